@@ -1,0 +1,86 @@
+// Options of the cache: what a user may ask for, with defaults and units.
+//
+// The names are those of the YAML block (docs/configuration.md); "auto" values
+// are empty optionals until Resolve... fills them for a model and a request.
+// Plain data, copyable.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lkv {
+
+// Which cached tokens to keep. Every policy protects the same tokens (sinks,
+// recent, pinned) and obeys the same budget.
+enum class PolicyName {
+  kFull,       // keeps everything; the budget must hold the whole text
+  kLookahead,  // predicted attention times what the loss would change
+  kLru,        // oldest last use first (use = among the step's heavy hitters)
+  kLfu,        // fewest uses first
+  kFifo,       // oldest arrival first
+  kStreaming,  // sinks and newest only (StreamingLLM)
+  kH2o,        // smallest sum of attention first
+  kObserved,   // smallest sum of attention divided by age first
+  kTova,       // smallest attention in the last step first
+  kSnapKv,     // smallest pooled attention of the last 32 queries first
+  kRandom,     // uniformly, from the seed
+};
+
+enum class WindowStrategy { kStatic, kDynamic, kHybrid };
+enum class WindowLaw {
+  kSymmetric,  // base * 4^(2 sigma(k (change - threshold)) - 1)
+  kSource,     // base * (1 + sigma(change - threshold))
+};
+enum class EvictionRule {
+  kScoreThreshold,  // below a frozen score first, then the lowest
+  kSizeAware,       // lowest score per byte until the window holds
+};
+enum class ScoreName { kOutputError, kValueNorm };
+enum class ChangeMetric { kJensenShannon, kKullbackLeibler };
+enum class KvTypeName { kF16, kBF16 };
+
+// How much memory a sequence's KV may take.
+struct Budget {
+  enum class Kind { kFull, kShare, kTokens, kBytes };
+  Kind kind = Kind::kFull;
+  double share = 1.0;   // kShare: of (prompt + new tokens)
+  uint64_t amount = 0;  // kTokens: tokens; kBytes: bytes
+};
+
+struct CacheOptions {
+  PolicyName policy = PolicyName::kLookahead;
+  Budget budget;
+  KvTypeName kv_type = KvTypeName::kF16;
+
+  // --- window ---------------------------------------------------------------
+  bool enabled = true;  // false: full cache, whatever else is set
+  WindowStrategy window_strategy = WindowStrategy::kDynamic;
+  WindowLaw window_law = WindowLaw::kSymmetric;
+  // Empty = not given: without any window key the window is the budget.
+  std::optional<uint32_t> base_window_tokens;
+  std::optional<uint32_t> min_window_tokens;  // default base / 4
+  std::optional<uint32_t> max_window_tokens;
+  bool base_window_auto = false;   // "auto": max(1024, 0.25 max_seq_len)
+  bool max_window_auto = false;    // "auto": min(half the memory, 1.5 base)
+  double change_threshold = 0.10;  // nats, on the chosen metric
+  double change_smoothing = 0.7;   // weight of the old value
+  ChangeMetric change_metric = ChangeMetric::kJensenShannon;
+  uint32_t dwell_steps = 32;
+
+  // --- eviction -------------------------------------------------------------
+  EvictionRule eviction_rule = EvictionRule::kSizeAware;
+  ScoreName score = ScoreName::kOutputError;
+  double score_threshold_percentile = 50;  // of the scores at warm-up's end
+  uint32_t prediction_steps = 4;           // 1..64; the source: 4..12
+  double temporal_decay = 0.9;
+  uint32_t warmup_tokens = 0;
+  uint32_t sink_tokens = 4;
+  uint32_t recent_tokens = 128;
+  uint32_t dense_layers = 0;  // first layers that never evict
+  bool pin_system = true;
+
+  uint64_t seed = 0;  // of the random policy
+};
+
+}  // namespace lkv

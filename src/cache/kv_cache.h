@@ -1,0 +1,127 @@
+// KvCache: keys and values of many sequences, behind the five calls that a
+// forward pass needs. Usable without our model: any engine that brings q, k, v
+// can drive it.
+//
+//   BeginStep            one caller; makes room (evicts), opens pages
+//   per layer: Append    collective; writes the step's k, v
+//              Attend    collective; attention over what is resident
+//   EndStep              collective; observes, scores, plans evictions
+//
+// Collective calls are made by every member of the caller's thread team with
+// the same arguments; they contain barriers. What one call wrote is visible to
+// all members after it returns. A decode step allocates nothing.
+//
+// Budgets: the resident payload plus metadata of a sequence never exceeds its
+// budget, prefill included; BeginStep evicts or fails, it never overshoots.
+//
+// Thread rule: one engine thread (with its team) drives a cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/thread_team.h"
+#include "base/types.h"
+#include "lookaheadkv/options.h"
+#include "lookaheadkv/status.h"
+
+namespace lkv {
+
+// The new tokens of one sequence in one step: 1 when decoding, a chunk in
+// prefill. Positions continue where the sequence ended.
+struct StepEntry {
+  SequenceId sequence{};
+  uint32_t n_tokens = 0;
+};
+
+// Rows of a step, one per new token, all entries after each other.
+struct TokenRows {
+  const float* data = nullptr;
+  size_t stride = 0;  // floats from one token to the next
+};
+
+// A half-open range of positions.
+struct PositionRange {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+};
+
+// What a sequence needs to be admitted.
+struct SequenceOptions {
+  CacheOptions cache;
+  uint32_t prompt_tokens = 0;   // expected lengths; a share of the budget and
+  uint32_t max_new_tokens = 0;  // the hybrid switch are computed from them
+  std::vector<PositionRange> pinned;  // never evicted (system prompt, template)
+};
+
+struct SequenceStats {
+  uint32_t n_tokens = 0;  // positions seen so far
+  uint64_t budget_bytes = 0;
+  uint64_t resident_bytes = 0;      // payload + metadata now
+  uint64_t resident_bytes_max = 0;  // the most at any moment
+  uint64_t metadata_bytes = 0;  // part of resident_bytes that is not payload
+  uint64_t full_bytes = 0;      // payload a full cache would hold now
+  uint64_t read_bytes_last_step = 0;  // payload that attention read
+  uint64_t evicted_tokens = 0;        // token-lanes / lanes, rounded
+  uint32_t window_tokens = 0;         // the controller's target now
+  double pattern_change = 0;          // smoothed, nats
+};
+
+// One observed query of one lane, as the observer sees it.
+struct AttentionSample {
+  SequenceId sequence{};
+  uint32_t layer = 0;
+  uint32_t kv_head = 0;
+  uint32_t query_pos = 0;
+  uint32_t n_slots = 0;
+  const float* mass_max = nullptr;   // [n_slots], position order of the lane
+  const float* mass_mean = nullptr;  // [n_slots]
+};
+
+// Watches attention, for measurements. OnAttention runs on team members, for
+// different lanes at the same time.
+class AttentionObserver {
+ public:
+  virtual ~AttentionObserver() = default;
+  virtual void OnAttention(const AttentionSample& sample) = 0;
+};
+
+class KvCache {
+ public:
+  virtual ~KvCache() = default;
+
+  virtual const KvShape& shape() const = 0;
+
+  // Admits a sequence. kInvalidArgument names the smallest legal budget when
+  // the given one is below it; kOutOfMemory when the machine cannot hold it.
+  virtual Result<SequenceId> AddSequence(const SequenceOptions& options) = 0;
+  // Frees all pages of the sequence, at once.
+  virtual void RemoveSequence(SequenceId id) = 0;
+  virtual SequenceStats Stats(SequenceId id) const = 0;
+  // Positions still resident in one lane, ascending.
+  virtual std::vector<uint32_t> ResidentPositions(SequenceId id, uint32_t layer,
+                                                  uint32_t kv_head) const = 0;
+  // Tokens the next prefill chunk of the sequence may hold: at most `wanted`,
+  // ends at an absolute multiple of the chunk size, at most a quarter of a
+  // budget that will not hold the whole text.
+  virtual uint32_t ChunkTokens(SequenceId id, uint32_t wanted) const = 0;
+
+  // Watches every observed query from now on; nullptr = none. In prefill the
+  // observed ones are every 8th and the last 32 of a chunk.
+  virtual void SetObserver(AttentionObserver* observer) = 0;
+
+  virtual Status BeginStep(std::span<const StepEntry> entries) = 0;
+  // k (after RoPE), v: [n_kv_heads, head_dim] per token.
+  virtual void Append(TeamMember& me, uint32_t layer, TokenRows k,
+                      TokenRows v) = 0;
+  // q (after RoPE, not scaled), out: [n_heads, head_dim] per token. Query head
+  // h reads KV head h / group. Includes the step's own tokens, causally.
+  virtual void Attend(TeamMember& me, uint32_t layer, TokenRows q, float* out,
+                      size_t out_stride) = 0;
+  virtual void EndStep(TeamMember& me) = 0;
+};
+
+}  // namespace lkv

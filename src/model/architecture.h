@@ -1,0 +1,62 @@
+// Architecture: a model family as data. The executors contain no family names;
+// what differs between llama, qwen2 and qwen3 is a field here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/types.h"
+#include "gguf/gguf_file.h"
+#include "lookaheadkv/status.h"
+
+namespace lkv {
+
+enum class RopeOrder : uint8_t {
+  kNormal,  // rotates pairs (2i, 2i+1)
+  kNeox,    // rotates pairs (i, i + n/2)
+};
+
+enum class RopeScaling : uint8_t { kNone, kLinear, kYarn };
+
+struct RopeOptions {
+  RopeOrder order = RopeOrder::kNormal;
+  uint32_t n_rotated = 0;  // leading elements of a head that rotate
+  float frequency_base = 10000.0f;
+  RopeScaling scaling = RopeScaling::kNone;
+  float factor = 1.0f;            // context extension
+  uint32_t original_context = 0;  // YaRN: trained length before extension
+  float yarn_extrapolation = 1.0f;
+  float yarn_attention_factor = 1.0f;
+  float yarn_beta_fast = 32.0f;
+  float yarn_beta_slow = 1.0f;
+  std::vector<float> frequency_factors;  // llama3: [n_rotated / 2] or empty
+};
+
+struct Architecture {
+  std::string family;  // "llama", "qwen2", "qwen3"
+  std::string name;    // general.name, for people
+  uint32_t n_layers = 0;
+  uint32_t n_embd = 0;  // width of the residual stream
+  uint32_t n_ff = 0;
+  uint32_t n_heads = 0;
+  uint32_t n_kv_heads = 0;
+  uint32_t head_dim = 0;
+  uint32_t vocab_size = 0;
+  uint32_t trained_context_tokens = 0;
+  float norm_epsilon = 1e-5f;
+  bool qkv_bias = false;     // qwen2
+  bool qk_norm = false;      // qwen3: RMS norm per head before RoPE
+  bool tied_output = false;  // the output head is the token embedding
+  RopeOptions rope;
+
+  KvShape kv_shape() const {
+    return {n_layers, n_kv_heads, n_heads / n_kv_heads, head_dim};
+  }
+};
+
+// Reads and checks the architecture of a model file. kCorrupt names the file
+// and the key or tensor that is missing, out of range or unsupported.
+Result<Architecture> ReadArchitecture(const GgufFile& file);
+
+}  // namespace lkv

@@ -1,0 +1,77 @@
+// EvictionPolicy: what the author of a policy writes.
+//
+// A policy watches the attention that resident tokens get and says what each
+// page is worth. It never sees bytes of payload, tiers, files or threads. State
+// is flat arrays per lane in the lane's page order (position order), so that a
+// lane range can be worked on by any thread: calls for different lanes may run
+// at the same time, calls for one lane may not.
+//
+// Pure: no I/O, no clock, no lock; after construction nothing allocates. Same
+// calls, same answers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/types.h"
+#include "lookaheadkv/options.h"
+
+namespace lkv {
+
+// Sizes a policy's arrays are made for.
+struct PolicyCapacity {
+  uint32_t n_lanes = 0;
+  uint32_t pages_per_lane = 0;  // most pages a lane may ever hold at once
+};
+
+// What one query token paid to the resident slots of one lane.
+struct LaneObservation {
+  uint32_t lane = 0;
+  uint32_t query_pos = 0;            // position of the query
+  uint32_t tokens_since = 1;         // tokens since the lane's last observation
+  uint32_t n_slots = 0;              // resident slots, in page order
+  const float* mass_max = nullptr;   // [n_slots] group max of the weights
+  const float* mass_mean = nullptr;  // [n_slots] group mean
+};
+
+// Page worth; higher = keep. All spans have one entry per page of the lane.
+struct PageScores {
+  std::span<float> attention;  // first stage: predicted attention alone
+  std::span<float> score;      // second stage: what the loss would change
+};
+
+class EvictionPolicy {
+ public:
+  virtual ~EvictionPolicy() = default;
+
+  virtual std::string_view name() const = 0;
+  // Bytes of state per page of a lane; charged to the budget.
+  virtual size_t bytes_per_page() const = 0;
+  // Whether half of what stays is chosen by `attention` alone, before `score`
+  // fills the rest (two-stage, after CriticalKV).
+  virtual bool two_stage() const { return false; }
+
+  // A page was opened at the end of the lane's table; its slots will hold
+  // positions first_pos, first_pos + 1, ...
+  virtual void AddPage(uint32_t lane, uint32_t first_pos) = 0;
+  // `n` tokens were written to the lane's newest slots. value_norms: |v|;
+  // value_distances: |v - mean output of the lane|. May cross pages.
+  virtual void AddSlots(uint32_t lane, uint32_t n, const float* value_norms,
+                        const float* value_distances) = 0;
+  virtual void Observe(const LaneObservation& observation) = 0;
+  // Fills the scores of all pages of the lane as of position `now_pos`.
+  // O(slots of the lane). Policies without two stages fill both alike.
+  virtual void ScorePages(uint32_t lane, uint32_t now_pos,
+                          const PageScores& out) const = 0;
+  // Page `index` of the lane left; later pages move down by one.
+  virtual void RemovePage(uint32_t lane, uint32_t index) = 0;
+};
+
+// Makes the policy that `options` names (kFull never evicts: nullptr).
+std::unique_ptr<EvictionPolicy> MakeEvictionPolicy(
+    const CacheOptions& options, const PolicyCapacity& capacity);
+
+}  // namespace lkv

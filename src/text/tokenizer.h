@@ -1,0 +1,83 @@
+// Tokenizer: text to tokens and back, and chat templates, by libllama loaded
+// without weights. Together with sampler.h the only code that knows llama.h.
+//
+// Thread rule: const calls from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lookaheadkv/status.h"
+
+struct llama_model;
+struct llama_vocab;
+
+namespace lkv {
+
+struct ChatMessage {
+  std::string role;  // "system", "user", "assistant"
+  std::string content;
+};
+
+// A prompt in tokens with the ranges a cache should not evict by default:
+// system message and template markers. Ranges are [begin, end), ascending.
+struct TokenizedChat {
+  std::vector<int32_t> tokens;
+  std::vector<std::pair<uint32_t, uint32_t>> pinned;
+};
+
+class Tokenizer {
+ public:
+  // Loads the vocabulary of a GGUF file (0.1 to 0.7 s).
+  static Result<std::unique_ptr<Tokenizer>> Open(const std::string& path);
+  ~Tokenizer();
+
+  enum class Special { kAsText, kParse };  // how "<|im_start|>" is read
+  enum class Start { kNone, kAsTrained };  // whether BOS is put in front
+
+  // Invalid UTF-8 bytes are legal input: they become byte tokens or the
+  // vocabulary's unknown token, never an error.
+  std::vector<int32_t> Tokenize(std::string_view text, Start start,
+                                Special special) const;
+  // The bytes of one token; may be part of a UTF-8 character.
+  std::string TokenBytes(int32_t token, Special special) const;
+  std::string Detokenize(std::span<const int32_t> tokens) const;
+
+  bool IsEndOfGeneration(int32_t token) const;
+  uint32_t vocab_size() const;
+
+  bool has_chat_template() const;
+  // Applies the model's own template (built-in list of libllama). `add_reply`
+  // appends the start of the assistant's turn. kInvalidArgument when the model
+  // carries no usable template.
+  enum class Reply { kOmit, kBegin };
+  Result<TokenizedChat> TokenizeChat(std::span<const ChatMessage> messages,
+                                     Reply reply) const;
+
+  const llama_vocab* vocab() const;  // for text/sampler.cc
+
+ private:
+  struct State;
+  explicit Tokenizer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Streams token bytes as whole UTF-8 characters: holds back the bytes of an
+// unfinished character until the rest arrives.
+class Utf8Stream {
+ public:
+  // Returns what can be shown now. Bytes that can never become a character
+  // come out as U+FFFD.
+  std::string Push(std::string_view bytes);
+  // The rest, when no more bytes follow.
+  std::string Finish();
+
+ private:
+  std::string pending_;
+};
+
+}  // namespace lkv
