@@ -24,12 +24,12 @@ struct RopeOptions {
   uint32_t n_rotated = 0;  // leading elements of a head that rotate
   float frequency_base = 10000.0f;
   RopeScaling scaling = RopeScaling::kNone;
-  float factor = 1.0f;            // context extension
-  uint32_t original_context = 0;  // YaRN: trained length before extension
-  float yarn_extrapolation = 1.0f;
-  float yarn_attention_factor = 1.0f;
-  float yarn_beta_fast = 32.0f;
-  float yarn_beta_slow = 1.0f;
+  float factor = 1.0f;              // context extension
+  uint32_t original_context = 0;    // YaRN: trained length before extension
+  float attention_factor = 1.0f;    // multiplies cosines and sines
+  float yarn_extrapolation = 1.0f;  // strength of the ramp; 1 = as published
+  float yarn_beta_fast = 32.0f;     // turns in original_context at which the
+  float yarn_beta_slow = 1.0f;      // ramp begins and ends
   std::vector<float> frequency_factors;  // llama3: [n_rotated / 2] or empty
 };
 

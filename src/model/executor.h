@@ -37,6 +37,9 @@ class Executor {
   virtual uint64_t weight_bytes() const = 0;
   // Most tokens of one step.
   virtual uint32_t max_step_tokens() const = 0;
+  // Wall time spent in the cache's BeginStep and EndStep (eviction, scoring,
+  // planning) since the executor was made.
+  virtual double policy_seconds() const = 0;
 
   // Runs the step and writes logits [logit_rows.size(), vocab_size]. Checks
   // `cancelled` (may be empty) once per layer; a cancelled step returns
