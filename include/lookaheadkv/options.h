@@ -40,6 +40,12 @@ enum class ScoreName { kOutputError, kValueNorm };
 enum class ChangeMetric { kJensenShannon, kKullbackLeibler };
 enum class KvTypeName { kF16, kBF16 };
 
+// Precision of the activations that meet quantised weights.
+enum class ActivationPrecision {
+  kAuto,  // 16 bit while decoding, 8 bit in prefill
+  kHigh,  // 16 bit everywhere
+};
+
 // How much memory a sequence's KV may take.
 struct Budget {
   enum class Kind { kFull, kShare, kTokens, kBytes };

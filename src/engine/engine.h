@@ -9,21 +9,17 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/kv_cache.h"
 #include "lookaheadkv/options.h"
 #include "lookaheadkv/status.h"
-#include "model/executor.h"
+#include "model/architecture.h"
 #include "text/sampler.h"
 #include "text/tokenizer.h"
 
 namespace lkv {
-
-enum class ActivationPrecision {
-  kAuto,  // 16 bit while decoding, 8 bit in prefill
-  kHigh,  // 16 bit everywhere
-};
 
 struct EngineOptions {
   std::string model_path;
@@ -36,31 +32,35 @@ struct EngineOptions {
 
 struct StepTimes {
   std::vector<float> step_us;  // wall time of every decode step
+  uint32_t prefill_tokens = 0;
   double prefill_s = 0;
-  double policy_us = 0;  // part of the decode steps spent in BeginStep
-                         // and EndStep
+  double policy_us = 0;  // part of the decode steps spent in BeginStep, EndStep
   double decode_us = 0;  // all decode steps
 };
 
 // One running context: prompt in, logits out. The level at which evaluation
-// and benchmarks drive the model.
+// and benchmarks drive the model. Must not outlive its engine.
 class Sequence {
  public:
-  ~Sequence();
+  ~Sequence();  // gives the cache's memory back
   Sequence(const Sequence&) = delete;
   Sequence& operator=(const Sequence&) = delete;
 
   // Runs the tokens through the model in chunks and leaves the logits of the
-  // last one. `progress` (may be empty) is called after every chunk with the
-  // tokens done. Returns kCancelled when `cancelled` says so.
+  // last one. Requires at least one token and room for all. `progress` (may be
+  // empty) is called after every chunk with the tokens done. Returns
+  // kCancelled when `cancelled` (may be empty) says so; the sequence takes no
+  // more tokens after that, its stats stay readable.
   Status Prefill(std::span<const int32_t> tokens,
                  const std::function<void(uint32_t)>& progress,
                  const std::function<bool()>& cancelled);
   // Runs one token; the logits of it are in logits() afterwards.
   Status Decode(int32_t token);
-  // [vocab_size], of the newest token.
+  // [vocab_size], of the newest token; zeros before the first.
   std::span<const float> logits() const;
   uint32_t n_tokens() const;
+  // Most tokens it may hold: what its admission asked for.
+  uint32_t max_tokens() const;
   SequenceStats stats() const;
   const StepTimes& times() const;
   std::vector<uint32_t> ResidentPositions(uint32_t layer,
@@ -74,6 +74,24 @@ class Sequence {
 };
 
 enum class StopReason { kLength, kEndOfText, kCancelled };
+
+// What to add to a sequence: the next part of the prompt, then a reply.
+struct Turn {
+  std::span<const int32_t> prompt;  // at least one token
+  uint32_t max_new_tokens = 256;
+  // True: tokens that end a text cannot be drawn, so the length decides.
+  bool ignore_eos = false;
+  SamplerOptions sampler;
+};
+
+// How a caller follows and stops a generation. Each may be empty.
+struct GenerationHooks {
+  // Whole UTF-8 characters as they come; returning false stops.
+  std::function<bool(std::string_view)> on_text;
+  std::function<void(uint32_t)> progress;  // prompt tokens done
+  // Asked once per layer in prefill and once per token.
+  std::function<bool()> cancelled;
+};
 
 struct Request {
   std::vector<int32_t> prompt;
@@ -109,19 +127,24 @@ class Engine {
   // its floor.
   Result<std::unique_ptr<Sequence>> Start(const SequenceOptions& options);
 
-  // Prompt to text. `on_text` gets whole UTF-8 characters as they come and
-  // returns false to stop; `cancelled` is asked once per layer in prefill and
-  // once per token.
-  Result<Generation> Generate(
-      const Request& request,
-      const std::function<bool(std::string_view)>& on_text,
-      const std::function<void(uint32_t)>& progress,
-      const std::function<bool()>& cancelled);
+  // One token for each of several sequences, in one pass over the weights;
+  // tokens[i] continues sequences[i]. The step's time counts in full for each.
+  Status DecodeBatch(std::span<Sequence* const> sequences,
+                     std::span<const int32_t> tokens);
+
+  // Prompt to text, on a sequence of its own.
+  Result<Generation> Generate(const Request& request,
+                              const GenerationHooks& hooks);
+  // The same as the next turn of a sequence: its stats and times are those of
+  // the whole sequence. The last token drawn is not in the cache yet: put it
+  // in front of the next turn's prompt.
+  Result<Generation> Continue(Sequence& sequence, const Turn& turn,
+                              const GenerationHooks& hooks);
 
   // Watches the attention of every sequence; nullptr = none.
   void SetObserver(AttentionObserver* observer);
 
-  struct State;  // wiring.cc
+  struct State;  // engine_state.h
 
  private:
   explicit Engine(std::unique_ptr<State> state);

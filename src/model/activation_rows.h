@@ -1,0 +1,88 @@
+// ActivationRows: rows of activations in the two forms that matmul kernels
+// read: f32 (for 16-bit weights) and quantised (for 4- and 8-bit ones).
+//
+// Row i is written by one thread: fill row(i), then Finish(i). Thread rule:
+// different rows from different threads.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/aligned_buffer.h"
+#include "kernels/kernel_table.h"
+
+namespace lkv {
+
+enum class QuantizeBits : uint8_t { k8, k16 };
+
+class ActivationRows {
+ public:
+  ActivationRows(const KernelTable* kernels, size_t max_rows,
+                 size_t max_columns)
+      : kernels_(kernels),
+        f32_(max_rows * PaddedColumns(max_columns)),
+        high_(max_rows * PaddedColumns(max_columns)),
+        low_(max_rows * PaddedColumns(max_columns)),
+        scale_(max_rows * PaddedColumns(max_columns) / kTileColumns),
+        sums_(max_rows * PaddedColumns(max_columns) / kSumColumns) {}
+
+  static constexpr size_t PaddedColumns(size_t n_columns) {
+    return (n_columns + kTileColumns - 1) / kTileColumns * kTileColumns;
+  }
+  // Bytes per row of n_columns, all forms together.
+  static constexpr size_t RowBytes(size_t n_columns) {
+    const size_t stride = PaddedColumns(n_columns);
+    return stride * (sizeof(float) + 2) +
+           (stride / kTileColumns + stride / kSumColumns) * sizeof(float);
+  }
+
+  // A view of this buffer as rows of n_columns.
+  class View {
+   public:
+    View(ActivationRows* rows, size_t n_columns, QuantizeBits bits)
+        : rows_(rows),
+          n_columns_(n_columns),
+          stride_(PaddedColumns(n_columns)),
+          bits_(bits) {}
+
+    float* row(size_t i) const { return rows_->f32_.data() + i * stride_; }
+
+    // Zeroes the padding of row i and quantises it.
+    void Finish(size_t i) const {
+      std::fill(row(i) + n_columns_, row(i) + stride_, 0.0f);
+      const size_t at = i * stride_;
+      rows_->kernels_->quantize_row(
+          row(i), stride_, rows_->high_.data() + at,
+          bits_ == QuantizeBits::k16 ? rows_->low_.data() + at : nullptr,
+          rows_->scale_.data() + at / kTileColumns,
+          rows_->sums_.data() + at / kSumColumns);
+    }
+
+    QuantizedRows quantized() const {
+      return {rows_->high_.data(),
+              bits_ == QuantizeBits::k16 ? rows_->low_.data() : nullptr,
+              rows_->scale_.data(), rows_->sums_.data(), stride_};
+    }
+    const float* f32() const { return rows_->f32_.data(); }
+    size_t stride() const { return stride_; }
+
+   private:
+    ActivationRows* rows_;
+    size_t n_columns_;
+    size_t stride_;
+    QuantizeBits bits_;
+  };
+
+ private:
+  static constexpr size_t kSumColumns = 16;  // QuantizedRows::sums
+
+  const KernelTable* kernels_;
+  AlignedBuffer<float> f32_;
+  AlignedBuffer<int8_t> high_;
+  AlignedBuffer<int8_t> low_;
+  AlignedBuffer<float> scale_;
+  AlignedBuffer<float> sums_;
+};
+
+}  // namespace lkv
