@@ -39,6 +39,10 @@ enum class EvictionRule {
 enum class ScoreName { kOutputError, kValueNorm };
 enum class ChangeMetric { kJensenShannon, kKullbackLeibler };
 enum class KvTypeName { kF16, kBF16 };
+enum class LaneSpreadMode {
+  kEqual,  // every lane may hold the same number of pages
+  kMass,   // in proportion to the lane's contestable attention mass
+};
 
 // Precision of the activations that meet quantised weights.
 enum class ActivationPrecision {
@@ -87,6 +91,10 @@ struct CacheOptions {
   bool pin_system = true;
 
   uint64_t seed = 0;  // of the random policy
+
+  // How the pages of a sequence are shared among its lanes. Empty = by mass for
+  // the look-ahead policy, equal for the baselines.
+  std::optional<LaneSpreadMode> lane_spread;
 };
 
 }  // namespace lkv

@@ -16,6 +16,12 @@ enum class KvType : uint8_t { kF16, kBF16 };
 // smallest unit that can be read in any order at streaming speed.
 inline constexpr uint32_t kPageTokens = 16;
 
+// A half-open range of positions.
+struct PositionRange {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+};
+
 // What a model's attention looks like to a cache.
 struct KvShape {
   uint32_t n_layers = 0;

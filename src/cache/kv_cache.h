@@ -43,12 +43,6 @@ struct TokenRows {
   size_t stride = 0;  // floats from one token to the next
 };
 
-// A half-open range of positions.
-struct PositionRange {
-  uint32_t begin = 0;
-  uint32_t end = 0;
-};
-
 // What a sequence needs to be admitted.
 struct SequenceOptions {
   CacheOptions cache;
