@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/types.h"
@@ -24,12 +25,11 @@ struct RopeOptions {
   uint32_t n_rotated = 0;  // leading elements of a head that rotate
   float frequency_base = 10000.0f;
   RopeScaling scaling = RopeScaling::kNone;
-  float factor = 1.0f;              // context extension
-  uint32_t original_context = 0;    // YaRN: trained length before extension
-  float attention_factor = 1.0f;    // multiplies cosines and sines
-  float yarn_extrapolation = 1.0f;  // strength of the ramp; 1 = as published
-  float yarn_beta_fast = 32.0f;     // turns in original_context at which the
-  float yarn_beta_slow = 1.0f;      // ramp begins and ends
+  float factor = 1.0f;            // context extension
+  uint32_t original_context = 0;  // YaRN: trained length before extension
+  float attention_factor = 1.0f;  // multiplies cosines and sines
+  float yarn_beta_fast = 32.0f;   // turns in original_context at which the
+  float yarn_beta_slow = 1.0f;    // ramp begins and ends
   std::vector<float> frequency_factors;  // llama3: [n_rotated / 2] or empty
 };
 
@@ -55,8 +55,15 @@ struct Architecture {
   }
 };
 
-// Reads and checks the architecture of a model file. kCorrupt names the file
-// and the key or tensor that is missing, out of range or unsupported.
+// Reads and checks the architecture of a model file: after success every tensor
+// that a forward pass reads exists with the shape the architecture says, and
+// the file holds no tensor that we would ignore. kCorrupt names the file and
+// the key or tensor that is missing, out of range or unsupported. Allocates
+// nothing in proportion to what the file claims.
 Result<Architecture> ReadArchitecture(const GgufFile& file);
+
+// Name of a tensor of one layer: (3, "attn_q.weight") is
+// "blk.3.attn_q.weight".
+std::string LayerTensorName(uint32_t layer, std::string_view part);
 
 }  // namespace lkv

@@ -61,7 +61,7 @@ RopeTable::RopeTable(const RopeOptions& options)
   }
   const YarnRamp ramp(options);
   for (uint32_t i = 0; i < n_pairs(); ++i) {
-    const double keep = ramp.Keep(i) * options.yarn_extrapolation;
+    const double keep = ramp.Keep(i);
     frequencies_[i] *= keep + (1 - keep) / factor;
   }
   // Attention over a longer context is flatter; longer queries and keys make
