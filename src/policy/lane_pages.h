@@ -1,0 +1,79 @@
+// Bookkeeping shared by everything that keeps state per page or slot of a lane:
+// flat arrays in the lane's page order, which is position order.
+//
+// Thread rule: calls for different lanes may run at the same time. Allocates in
+// the constructors only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/check.h"
+#include "base/types.h"
+#include "policy/eviction_policy.h"
+
+namespace lkv {
+
+// Fixed-size entries for every page of every lane:
+// [n_lanes, pages_per_lane, entries_per_page].
+template <typename T>
+class LaneArray {
+ public:
+  LaneArray(const PolicyCapacity& capacity, uint32_t entries_per_page)
+      : lane_stride_(size_t{capacity.pages_per_lane} * entries_per_page),
+        entries_per_page_(entries_per_page),
+        values_(lane_stride_ * capacity.n_lanes) {}
+
+  T* of(uint32_t lane) { return values_.data() + lane * lane_stride_; }
+  const T* of(uint32_t lane) const {
+    return values_.data() + lane * lane_stride_;
+  }
+
+  // Closes the gap that page `index` of n_pages leaves. O(pages behind it).
+  void RemovePage(uint32_t lane, uint32_t index, uint32_t n_pages) {
+    T* gap = of(lane) + size_t{index} * entries_per_page_;
+    size_t n_behind = size_t{n_pages - index - 1} * entries_per_page_;
+    std::memmove(gap, gap + entries_per_page_, n_behind * sizeof(T));
+  }
+
+ private:
+  size_t lane_stride_;
+  size_t entries_per_page_;
+  AlignedBuffer<T> values_;
+};
+
+// How many pages and slots each lane has and where its pages begin.
+class LanePages {
+ public:
+  static constexpr size_t kBytesPerPage = sizeof(uint32_t);
+
+  explicit LanePages(const PolicyCapacity& capacity);
+
+  // Pages come in position order and hold kPageTokens slots each.
+  void AddPage(uint32_t lane, uint32_t first_pos);
+  // Returns the number of the first new slot.
+  uint32_t AddSlots(uint32_t lane, uint32_t n);
+  // Returns how many pages the lane had before, as LaneArray::RemovePage wants.
+  uint32_t RemovePage(uint32_t lane, uint32_t index);
+
+  uint32_t n_pages(uint32_t lane) const { return n_pages_[lane]; }
+  uint32_t n_slots(uint32_t lane) const { return n_slots_[lane]; }
+  uint32_t first_pos(uint32_t lane, uint32_t index) const {
+    return first_pos_.of(lane)[index];
+  }
+  // Filled slots of one page, 0 .. kPageTokens.
+  uint32_t slots_in_page(uint32_t lane, uint32_t index) const;
+
+ private:
+  uint32_t pages_per_lane_;
+  std::vector<uint32_t> n_pages_;  // [n_lanes]
+  std::vector<uint32_t> n_slots_;  // [n_lanes]
+  LaneArray<uint32_t> first_pos_;  // [n_lanes, pages_per_lane]
+};
+
+}  // namespace lkv

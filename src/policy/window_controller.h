@@ -1,0 +1,73 @@
+// WindowController: how many tokens of a sequence should be resident now.
+//
+// The window starts at its maximum. Once the text is longer than 2 * base it
+// follows the pattern change: little change (the text repeats itself) shrinks
+// it, much change (a new topic) widens it. Against thrash it moves only when
+// the change has left a band of +-0.02 around its value at the last move, at
+// most once per dwell_steps, and in whole pages.
+//
+//   symmetric  base * 4^(2 sigma(10 (change - threshold)) - 1): base/4 .. 4
+//   base source     base * (1 + sigma(change - threshold)): strictly in
+//              (base, 2 base), so it can never shrink below base
+// (sigma = logistic function), clamped to [min, max].
+//
+// Pure but for its own few fields; thread-compatible, one owner; O(1) a step.
+#pragma once
+
+#include <cstdint>
+
+#include "lookaheadkv/options.h"
+#include "policy/window_limits.h"
+
+namespace lkv {
+
+// The law's window in tokens, neither clamped nor rounded.
+double WindowLawTokens(WindowLaw law, double base_tokens, double change,
+                       double threshold);
+
+class WindowController {
+ public:
+  struct Options {
+    WindowStrategy strategy = WindowStrategy::kDynamic;
+    WindowLaw law = WindowLaw::kSymmetric;
+    EvictionRule rule = EvictionRule::kSizeAware;
+    WindowLimits limits;         // from ResolveWindow
+    uint32_t budget_tokens = 0;  // the cap that the window never passes
+    double change_threshold = 0.10;
+    uint32_t dwell_steps = 32;
+    uint32_t warmup_tokens = 0;
+    // (prompt + max new tokens) / 2: where the hybrid strategy freezes.
+    uint32_t switch_tokens = 0;
+  };
+  // Slope of the symmetric law, per nat.
+  static constexpr double kSlope = 10;
+  // The change must move this far from its value at the last move.
+  static constexpr double kBand = 0.02;
+
+  explicit WindowController(const Options& options);
+
+  // Ends a step after which the sequence has n_tokens tokens. A prefill chunk
+  // of n tokens counts as n steps of dwelling.
+  void Update(double change, uint32_t n_tokens);
+
+  // Tokens wanted resident: the budget during warm-up, then within [min, max];
+  // a multiple of the page size unless a limit is not.
+  uint32_t window_tokens() const { return window_tokens_; }
+  // False during warm-up: only the budget itself may force a page out.
+  bool may_evict() const { return n_tokens_ >= options_.warmup_tokens; }
+  // The configured rule; score_threshold once the hybrid strategy has frozen.
+  EvictionRule rule() const;
+
+ private:
+  uint32_t TargetTokens(double change) const;
+
+  Options options_;
+  uint32_t window_tokens_ = 0;
+  uint32_t n_tokens_ = 0;
+  uint32_t last_move_tokens_ = 0;  // n_tokens at the last move
+  double last_move_change_ = 0;
+  bool has_moved_ = false;
+  bool frozen_ = false;
+};
+
+}  // namespace lkv
