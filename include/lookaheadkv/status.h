@@ -7,6 +7,7 @@
 // Thread rule: values, thread-compatible. Cost: success is one null pointer.
 #pragma once
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -74,15 +75,18 @@ template <typename T>
 class [[nodiscard]] Result {
  public:
   Result(T value) : state_(std::move(value)) {}
-  Result(Status failure) : state_(std::move(failure)) {}
+  // Requires !failure.ok(): success without a value stops the process.
+  Result(Status failure) : state_(std::move(failure)) {
+    if (std::get<Status>(state_).ok()) std::abort();
+  }
 
   bool ok() const { return std::holds_alternative<T>(state_); }
   Status status() const { return ok() ? Status() : std::get<Status>(state_); }
 
-  // Requires ok().
-  T& value() & { return std::get<T>(state_); }
-  const T& value() const& { return std::get<T>(state_); }
-  T&& value() && { return std::get<T>(std::move(state_)); }
+  // Requires ok(); otherwise stops the process (noexcept), and never throws.
+  T& value() & noexcept { return std::get<T>(state_); }
+  const T& value() const& noexcept { return std::get<T>(state_); }
+  T&& value() && noexcept { return std::get<T>(std::move(state_)); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
   T& operator*() & { return value(); }

@@ -1,13 +1,19 @@
 // AlignedBuffer<T>: owning, 64-byte-aligned, zero-initialised memory for
 // kernels. Allocated once, never resized in place. Thread-compatible.
+//
+// From kHugePageBytes on it lies in 2 MiB pages: a streaming read of 100 MiB
+// by one core runs at 32 GB/s from them and at 20 GB/s from 4 KiB pages (Zen 5
+// under a hypervisor). So many small arrays that are read one after another,
+// such as the weights of a model, belong into one buffer, not one each.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "base/check.h"
 
@@ -15,6 +21,11 @@ namespace lkv {
 
 // One cache line, and one AVX-512 register.
 inline constexpr size_t kBufferAlignment = 64;
+inline constexpr size_t kHugePageBytes = size_t{2} << 20;
+
+// Returns n_bytes > 0 of zeroed memory for std::free. Stops the process when
+// the system has no memory: what may not fit is refused before, by size.
+void* AllocateAlignedZeroed(size_t n_bytes);
 
 template <typename T>
 class AlignedBuffer {
@@ -23,12 +34,17 @@ class AlignedBuffer {
  public:
   AlignedBuffer() = default;
   explicit AlignedBuffer(size_t n_elements) : n_elements_(n_elements) {
-    size_t n_bytes = (n_elements * sizeof(T) + kBufferAlignment - 1) /
-                     kBufferAlignment * kBufferAlignment;
-    if (n_bytes == 0) return;
-    data_.reset(static_cast<T*>(std::aligned_alloc(kBufferAlignment, n_bytes)));
-    CHECK(data_ != nullptr);
-    std::memset(static_cast<void*>(data_.get()), 0, n_bytes);
+    CHECK(n_elements <= PTRDIFF_MAX / sizeof(T));
+    if (n_elements == 0) return;
+    data_.reset(static_cast<T*>(AllocateAlignedZeroed(n_elements * sizeof(T))));
+  }
+  AlignedBuffer(AlignedBuffer&& other) noexcept
+      : data_(std::move(other.data_)),
+        n_elements_(std::exchange(other.n_elements_, 0)) {}
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
+    data_ = std::move(other.data_);
+    n_elements_ = std::exchange(other.n_elements_, 0);
+    return *this;
   }
 
   T* data() { return data_.get(); }

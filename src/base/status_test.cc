@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace lkv {
 namespace {
@@ -35,6 +36,15 @@ TEST(ResultTest, HoldsFailure) {
   Result<int> r = NotFound("x: missing; create it");
   EXPECT_FALSE(r.ok());
   EXPECT_EQ(r.status().code(), StatusCode::kNotFound);
+}
+
+TEST(ResultDeathTest, ValueOfFailureStopsTheProcess) {
+  Result<int> r = NotFound("x: missing; create it");
+  EXPECT_DEATH(static_cast<void>(r.value()), "");
+}
+
+TEST(ResultDeathTest, SuccessWithoutValueStopsTheProcess) {
+  EXPECT_DEATH(Result<int>{Status()}, "");
 }
 
 }  // namespace

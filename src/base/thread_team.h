@@ -52,8 +52,9 @@ class TeamMember {
 class ThreadTeam {
  public:
   // Requires 1 <= n_threads <= kMaxThreads. Starts n_threads - 1 threads; the
-  // caller of Run() is member 0.
-  explicit ThreadTeam(uint32_t n_threads);
+  // caller of Run() is member 0. Ends the process when the system refuses a
+  // thread.
+  explicit ThreadTeam(uint32_t n_threads) noexcept;
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;

@@ -1,10 +1,12 @@
 #include "base/thread_team.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
-#include <chrono>
-#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -56,18 +58,44 @@ TEST_P(ThreadTeamTest, RunReturnsAfterAllMembersAreDone) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ThreadTeamTest, testing::Values(1, 2, 3, 8));
 
-TEST(ThreadTeamSleepTest, IdleTeamUsesNoProcessorTime) {
-  ThreadTeam team(4);
-  team.Run([](TeamMember&) {});
-  timespec before, after;
-  // Long enough for four spinning threads to be unmistakable (0.8 s of time).
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
-  double used_s = static_cast<double>(after.tv_sec - before.tv_sec) +
-                  1e-9 * static_cast<double>(after.tv_nsec - before.tv_nsec);
-  EXPECT_LT(used_s, 0.05);
+TEST(ThreadTeamTest, EndsWithoutEverRunning) { ThreadTeam team(4); }
+
+// The states of this process's threads, the calling one excepted, as /proc
+// names them: R runs, S sleeps.
+std::string StatesOfOtherThreads() {
+  std::string states;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    if (task.path().filename() == std::to_string(gettid())) continue;
+    std::ifstream file(task.path() / "stat");
+    std::string line;
+    std::getline(file, line);
+    // "<tid> (<name>) <state> ...", and the name may hold anything.
+    const size_t name_end = line.rfind(')');
+    if (name_end != std::string::npos) states += line.at(name_end + 2);
+  }
+  return states;
+}
+
+TEST(ThreadTeamTest, IdleMembersSleepAndWakeForTheNextRun) {
+  constexpr uint32_t kThreads = 4;
+  // Far beyond the 100 us of spinning, on however busy a machine.
+  constexpr int kMaxPolls = 200'000;
+  ThreadTeam team(kThreads);
+  for (int run = 0; run < 3; ++run) {
+    std::atomic<uint32_t> done{0};
+    team.Run([&](TeamMember&) { ++done; });
+    ASSERT_EQ(done, kThreads);
+    std::string states;
+    int polls = 0;
+    do {
+      states = StatesOfOtherThreads();
+      std::this_thread::yield();
+    } while (states.find_first_not_of('S') != std::string::npos &&
+             ++polls < kMaxPolls);
+    ASSERT_GE(states.size(), kThreads - 1);
+    EXPECT_EQ(states.find_first_not_of('S'), std::string::npos) << states;
+  }
 }
 
 }  // namespace

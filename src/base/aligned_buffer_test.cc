@@ -1,0 +1,88 @@
+#include "base/aligned_buffer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+namespace lkv {
+namespace {
+
+TEST(AlignedBufferTest, IsAlignedAndZeroAtAnySize) {
+  for (size_t n : {size_t{1}, size_t{15}, size_t{16}, size_t{1000},
+                   kHugePageBytes / 4, kHugePageBytes / 4 + 1}) {
+    AlignedBuffer<float> buffer(n);
+    EXPECT_EQ(buffer.size(), n);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % kBufferAlignment, 0u)
+        << n;
+    EXPECT_TRUE(std::all_of(buffer.span().begin(), buffer.span().end(),
+                            [](float x) { return x == 0; }))
+        << n;
+  }
+}
+
+// A buffer that reuses freed memory must not show what was in it.
+TEST(AlignedBufferTest, IsZeroInReusedMemory) {
+  for (int round = 0; round < 100; ++round) {
+    AlignedBuffer<uint8_t> buffer(4096);
+    ASSERT_TRUE(std::all_of(buffer.span().begin(), buffer.span().end(),
+                            [](uint8_t x) { return x == 0; }));
+    std::fill(buffer.span().begin(), buffer.span().end(), uint8_t{0xff});
+  }
+}
+
+TEST(AlignedBufferTest, EmptyHasNoMemory) {
+  AlignedBuffer<float> buffer(0);
+  EXPECT_EQ(buffer.data(), nullptr);
+  EXPECT_EQ(buffer.size(), 0u);
+}
+
+TEST(AlignedBufferTest, MovedFromIsEmpty) {
+  AlignedBuffer<int> a(8);
+  a[3] = 7;
+  AlignedBuffer<int> b = std::move(a);
+  EXPECT_EQ(b.size(), 8u);
+  EXPECT_EQ(b[3], 7);
+  EXPECT_EQ(a.size(), 0u);  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(a.data(), nullptr);
+  a = std::move(b);
+  EXPECT_EQ(a[3], 7);
+  EXPECT_EQ(b.size(), 0u);  // NOLINT(bugprone-use-after-move)
+}
+
+TEST(AlignedBufferDeathTest, RefusesSizeThatOverflows) {
+  EXPECT_DEATH(AlignedBuffer<uint64_t>(SIZE_MAX / 4), "CHECK failed");
+}
+
+// True when the kernel has been advised to back this address with huge pages
+// (flag "hg" of its mapping in /proc/self/smaps).
+bool AdvisedHuge(const void* address) {
+  const auto wanted = reinterpret_cast<uintptr_t>(address);
+  std::ifstream maps("/proc/self/smaps");
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long begin, end;
+    char colon;
+    if (std::sscanf(line.c_str(), "%lx-%lx%c", &begin, &end, &colon) == 3) {
+      inside = begin <= wanted && wanted < end;
+    } else if (inside && line.starts_with("VmFlags:")) {
+      return line.find(" hg") != std::string::npos;
+    }
+  }
+  return false;
+}
+
+TEST(AlignedBufferTest, LargeBufferAsksForHugePages) {
+  if (!std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled")) {
+    GTEST_SKIP() << "this kernel has no transparent huge pages";
+  }
+  AlignedBuffer<uint8_t> large(4 * kHugePageBytes);
+  EXPECT_TRUE(AdvisedHuge(large.data()));
+  EXPECT_TRUE(AdvisedHuge(large.data() + large.size() - 1));
+}
+
+}  // namespace
+}  // namespace lkv
