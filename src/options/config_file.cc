@@ -1,0 +1,223 @@
+#include "options/config_file.h"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "options/suggestion.h"
+
+namespace lkv {
+namespace {
+
+constexpr std::string_view kBlock = "lookahead_kv";
+// Two hundred times the longest sensible file; bounds parsing time.
+constexpr size_t kMostBytes = size_t{1} << 20;
+
+// Bytes of the UTF-8 character at the front, 0 when there is none.
+size_t CharacterBytes(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  size_t n = 0;
+  uint32_t code = 0;
+  if (first < 0x80) return 1;
+  if ((first & 0xe0) == 0xc0) n = 2, code = first & 0x1f;
+  if ((first & 0xf0) == 0xe0) n = 3, code = first & 0x0f;
+  if ((first & 0xf8) == 0xf0) n = 4, code = first & 0x07;
+  if (n == 0 || text.size() < n) return 0;
+  for (size_t i = 1; i < n; ++i) {
+    const auto next = static_cast<unsigned char>(text[i]);
+    if ((next & 0xc0) != 0x80) return 0;
+    code = code << 6 | (next & 0x3f);
+  }
+  constexpr std::array<uint32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xd800 && code <= 0xdfff;
+  return code < kSmallest[n] || code > 0x10ffff || surrogate ? 0 : n;
+}
+
+// The first line that is not UTF-8, from 1; 0 when there is none.
+int FirstBadLine(std::string_view text) {
+  int line = 1;
+  while (!text.empty()) {
+    const size_t n = CharacterBytes(text);
+    if (n == 0) return line;
+    if (text[0] == '\n') ++line;
+    text.remove_prefix(n);
+  }
+  return 0;
+}
+
+// Takes the parser's events for a document of the shape
+// { lookahead_kv: { key: scalar, ... } } and keeps the first complaint.
+// Working on events instead of a tree leaves nothing for aliases to multiply.
+class BlockReader : public YAML::EventHandler {
+ public:
+  explicit BlockReader(std::string name) : name_(std::move(name)) {}
+
+  const Status& status() const { return status_; }
+  std::vector<FileSetting> TakeSettings() { return std::move(settings_); }
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
+    if (depth_ == 0) return;  // an empty document
+    if (expects_ == Expect::kKey) return OnKey(mark, "");
+    if (depth_ == 1) return BlockDone();
+    // The mark stands where a value could still have come: lines further down.
+    ComplainAt(key_line_,
+               Quoted(key_) + " has no value; give one or delete the line");
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    Complain(mark, "aliases are not used here; write the value itself");
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+                const std::string& value) override {
+    if (depth_ == 0) {
+      return Complain(mark, Quoted(value) + " stands where the block '" +
+                                std::string(kBlock) +
+                                ":' belongs; see docs/configuration.md");
+    }
+    if (expects_ == Expect::kKey) return OnKey(mark, value);
+    if (depth_ == 1) return ComplainBlock(mark);
+    settings_.push_back({key_, value, key_line_});
+    expects_ = Expect::kKey;
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&,
+                       YAML::anchor_t, YAML::EmitterStyle::value) override {
+    ++depth_;
+    Complain(mark, "a list stands where " + Place() + " belongs; " + Remedy());
+  }
+  void OnSequenceEnd() override { --depth_; }
+
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {
+    const bool wanted =
+        depth_ == 0 || (depth_ == 1 && expects_ != Expect::kKey);
+    ++depth_;
+    if (!wanted) {
+      Complain(mark,
+               "a mapping stands where " + Place() + " belongs; " + Remedy());
+    }
+    expects_ = Expect::kKey;
+  }
+  void OnMapEnd() override {
+    --depth_;
+    if (depth_ == 1) BlockDone();
+  }
+
+ private:
+  enum class Expect { kKey, kValue };
+
+  std::string Place() const {
+    return expects_ == Expect::kKey ? "a key" : "the value of " + Quoted(key_);
+  }
+  static std::string Remedy() { return "write one plain value per key"; }
+
+  void BlockDone() { expects_ = Expect::kKey; }
+
+  void OnKey(const YAML::Mark& mark, const std::string& key) {
+    expects_ = Expect::kValue;
+    key_ = key;
+    key_line_ = mark.line + 1;
+    if (depth_ == 1) {
+      if (key != kBlock) {
+        std::string meant = NearestWord(key, std::array{kBlock}).empty()
+                                ? "move it to its own file"
+                                : "did you mean '" + std::string(kBlock) + "'?";
+        Complain(mark, "unknown block " + Quoted(key) +
+                           ", known is only 'lookahead_kv'; " + meant);
+      } else if (std::exchange(seen_block_, true)) {
+        Complain(mark,
+                 "the block 'lookahead_kv' stands here twice; merge both");
+      }
+      return;
+    }
+    const auto same = std::find_if(settings_.begin(), settings_.end(),
+                                   [&](const auto& s) { return s.key == key; });
+    if (same != settings_.end()) {
+      Complain(mark, "key " + Quoted(key) + " was already given in line " +
+                         std::to_string(same->line) + "; delete one");
+    }
+  }
+
+  void ComplainBlock(const YAML::Mark& mark) {
+    Complain(mark,
+             "the block 'lookahead_kv' holds no keys; indent them below it");
+  }
+
+  void Complain(const YAML::Mark& mark, const std::string& what) {
+    ComplainAt(mark.line + 1, what);
+  }
+  void ComplainAt(int line, const std::string& what) {
+    if (!status_.ok()) return;
+    status_ = InvalidArgument(name_ + ":" + std::to_string(line) + ": " + what);
+  }
+
+  const std::string name_;
+  Status status_;
+  std::vector<FileSetting> settings_;
+  bool seen_block_ = false;
+  int depth_ = 0;  // of open mappings and lists
+  Expect expects_ = Expect::kKey;
+  std::string key_;
+  int key_line_ = 0;
+};
+
+}  // namespace
+
+Result<std::vector<FileSetting>> ParseConfigFile(std::string_view contents,
+                                                 const std::string& name) {
+  if (contents.size() > kMostBytes) {
+    return InvalidArgument(name +
+                           ": larger than 1 MiB; a configuration is a "
+                           "few lines of YAML");
+  }
+  if (const int line = FirstBadLine(contents); line != 0) {
+    return InvalidArgument(name + ":" + std::to_string(line) +
+                           ": not UTF-8; save the file as UTF-8");
+  }
+  BlockReader reader(name);
+  try {
+    std::istringstream stream{std::string(contents)};
+    YAML::Parser parser(stream);
+    bool more = parser.HandleNextDocument(reader);
+    if (more && reader.status().ok() && parser.HandleNextDocument(reader)) {
+      return InvalidArgument(name + ": holds two YAML documents; keep one");
+    }
+  } catch (const YAML::Exception& error) {
+    return InvalidArgument(name + ":" + std::to_string(error.mark.line + 1) +
+                           ": not YAML, " + error.msg + "; correct the line");
+  }
+  if (!reader.status().ok()) return reader.status();
+  return reader.TakeSettings();
+}
+
+Result<std::vector<FileSetting>> ReadConfigFile(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return NotFound(path + ": is a folder; give a YAML file");
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return NotFound(path + ": " + std::strerror(errno) +
+                    "; give a YAML file that can be read");
+  }
+  // One byte more than allowed is enough to know that it is too large.
+  std::string contents(kMostBytes + 1, '\0');
+  file.read(contents.data(), static_cast<std::streamsize>(contents.size()));
+  contents.resize(static_cast<size_t>(file.gcount()));
+  return ParseConfigFile(contents, path);
+}
+
+}  // namespace lkv

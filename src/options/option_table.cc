@@ -1,0 +1,392 @@
+#include "options/option_table.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <system_error>
+
+#include "base/check.h"
+#include "options/budget_text.h"
+#include "options/suggestion.h"
+
+namespace lkv {
+namespace {
+
+using Words = std::string_view;
+
+// Each list is in the order of its enum in lookaheadkv/options.h.
+constexpr std::array kPolicies = std::to_array<Words>(
+    {"full", "lookahead", "lru", "lfu", "fifo", "streaming", "h2o", "observed",
+     "tova", "snapkv", "random"});
+constexpr std::array kStrategies =
+    std::to_array<Words>({"static", "dynamic", "hybrid"});
+constexpr std::array kLaws = std::to_array<Words>({"symmetric", "source"});
+constexpr std::array kRules =
+    std::to_array<Words>({"score_threshold", "size_aware"});
+constexpr std::array kScores =
+    std::to_array<Words>({"output_error", "value_norm"});
+constexpr std::array kMetrics = std::to_array<Words>({"js", "kl"});
+constexpr std::array kKvTypes = std::to_array<Words>({"f16", "bf16"});
+constexpr std::array kPredictors = std::to_array<Words>({"auto", "ema"});
+constexpr std::array kSpreads = std::to_array<Words>({"auto", "equal", "mass"});
+constexpr std::array kUnits = std::to_array<Words>({"page"});
+constexpr std::array kPresets =
+    std::to_array<Words>({"none", "chat", "code", "long_document", "agent"});
+
+// The longest context that any key may speak of: 2^24 tokens.
+constexpr double kMostTokens = 16777216;
+
+template <auto kMember>
+ChoiceField Choice() {
+  return {[](CacheOptions& options, size_t choice) {
+            using Enum = std::remove_reference_t<decltype(options.*kMember)>;
+            options.*kMember = static_cast<Enum>(choice);
+          },
+          [](const CacheOptions& options) {
+            return static_cast<size_t>(options.*kMember);
+          }};
+}
+
+// lane_spread is open ("auto") or one of an enum.
+constexpr ChoiceField kLaneSpread = {
+    [](CacheOptions& options, size_t choice) {
+      options.lane_spread.reset();
+      if (choice > 0) options.lane_spread = LaneSpreadMode(choice - 1);
+    },
+    [](const CacheOptions& options) {
+      return options.lane_spread ? size_t(*options.lane_spread) + 1 : 0;
+    }};
+
+// Without this, every entry would have to spell all fields.
+OptionKey Key(Words name, Words unit, OptionField field, Words doc,
+              Words formula = {}) {
+  OptionKey key;
+  key.name = name;
+  key.unit = unit;
+  key.field = field;
+  key.doc = doc;
+  key.formula = formula;
+  return key;
+}
+
+OptionKey Among(std::span<const Words> choices, OptionKey key) {
+  key.choices = choices;
+  return key;
+}
+
+OptionKey Between(double min, double max, OptionKey key) {
+  key.min = min;
+  key.max = max;
+  return key;
+}
+
+OptionKey Open(Words if_unset, OptionKey key) {
+  key.if_unset = if_unset;
+  return Between(1, kMostTokens, key);
+}
+
+std::vector<OptionKey> MakeTable() {
+  using O = CacheOptions;
+  return {
+      Key("enabled", "", &O::enabled, "Whether anything is ever evicted",
+          "false: policy full, budget full, whatever else is set"),
+      Among(kPresets, Key("preset", "", std::monostate(),
+                          "Values for a kind of work, under those set by hand",
+                          "lkv config presets lists what each one sets")),
+      Key("budget", "", &O::budget,
+          "Most memory the KV cache of one sequence may take",
+          "25% = 0.25 * (prompt + new tokens) * bytes per token; payload and "
+          "metadata count; a hard cap, prefill included"),
+      Among(kPolicies, Key("policy", "", Choice<&O::policy>(),
+                           "Which cached tokens to keep")),
+      Among(kKvTypes, Key("kv_type", "", Choice<&O::kv_type>(),
+                          "Element type of cached keys and values")),
+      Among(kStrategies,
+            Key("window_strategy", "", Choice<&O::window_strategy>(),
+                "How the number of tokens worth keeping changes",
+                "static: base_window; dynamic: window_law at every step; "
+                "hybrid: dynamic up to (prompt + new tokens) / 2, then "
+                "fixed")),
+      Among(kLaws,
+            Key("window_law", "", Choice<&O::window_law>(),
+                "How a change of attention pattern moves the window",
+                "symmetric: base * 4^(2 sigma(10 (change - threshold)) - 1); "
+                "source: base * (1 + sigma(change - threshold))")),
+      Open("the budget",
+           Key("base_window", "tokens",
+               TokensField{&O::base_window_tokens, &O::base_window_auto},
+               "Tokens to keep at an ordinary rate of change",
+               "auto = max(1024, 0.25 * longest sequence)")),
+      Open("the budget",
+           Key("max_window", "tokens",
+               TokensField{&O::max_window_tokens, &O::max_window_auto},
+               "Upper end of the window, and where it starts",
+               "auto = min(half the memory / bytes per token, "
+               "1.5 * base_window)")),
+      Open("base_window / 4", Key("min_window", "tokens",
+                                  TokensField{&O::min_window_tokens, nullptr},
+                                  "Lower end of the window")),
+      Among(kMetrics,
+            Key("change_metric", "", Choice<&O::change_metric>(),
+                "Distance between recent and older attention",
+                "js: Jensen-Shannon, 0 .. ln 2; kl: Kullback-Leibler, no "
+                "upper end")),
+      Between(0, 100,
+              Key("change_threshold", "nats", &O::change_threshold,
+                  "Change of pattern that leaves the window at base_window")),
+      Between(0, 0.999,
+              Key("change_smoothing", "", &O::change_smoothing,
+                  "Weight of the old value when the change is smoothed",
+                  "change = s * old + (1 - s) * new")),
+      Between(0, 65536,
+              Key("dwell_steps", "steps", &O::dwell_steps,
+                  "Steps a window stays before it may move again")),
+      Among(kRules,
+            Key("eviction_policy", "", Choice<&O::eviction_rule>(),
+                "What leaves when the window is exceeded",
+                "score_threshold: all below score_threshold, then the lowest; "
+                "size_aware: the lowest score per byte")),
+      Among(kScores,
+            Key("score", "", Choice<&O::score>(),
+                "What a token is worth, from its predicted attention a",
+                "output_error: a / (1 - a) * |v - o|; value_norm: |v| * a")),
+      Between(
+          0, 100,
+          Key("score_threshold", "percentile", &O::score_threshold_percentile,
+              "Scores below this percentile leave first",
+              "turned into a score at the end of warm-up, then frozen")),
+      Among(kPredictors,
+            Key("predictor", "", std::monostate(), "What predicts attention",
+                "ema: moving average of seen attention, half-life "
+                "8 * prediction_steps tokens; auto: the best one available")),
+      Between(1, 64,
+              Key("prediction_steps", "steps", &O::prediction_steps,
+                  "How far ahead attention is predicted",
+                  "chat 4 .. 6, code 8 .. 12")),
+      Between(0, 1,
+              Key("temporal_decay", "", &O::temporal_decay,
+                  "Weight of each further step ahead",
+                  "score = sum of decay^t a_t / sum of decay^t")),
+      Between(0, kMostTokens,
+              Key("warmup_tokens", "tokens", &O::warmup_tokens,
+                  "Length before which the window evicts nothing",
+                  "the budget holds during warm-up too")),
+      Between(0, 65536,
+              Key("sink_tokens", "tokens", &O::sink_tokens,
+                  "First tokens, which never leave")),
+      Between(0, kMostTokens,
+              Key("recent_tokens", "tokens", &O::recent_tokens,
+                  "Newest tokens, which never leave")),
+      Between(0, 1024,
+              Key("dense_layers", "layers", &O::dense_layers,
+                  "First layers that keep everything, inside the budget")),
+      Key("pin_system", "", &O::pin_system,
+          "Whether system prompt and chat markers never leave"),
+      Among(kSpreads,
+            Key("lane_spread", "", kLaneSpread,
+                "How layers and KV heads share the budget",
+                "mass: by the attention their contestable tokens get; auto: "
+                "mass for policy lookahead, equal for the others")),
+      Among(kUnits, Key("unit", "", std::monostate(), "What leaves at once",
+                        "page: 16 tokens of one layer and KV head")),
+      Between(0, 4294967295.0,
+              Key("seed", "", &O::seed,
+                  "Seed of sampling and of the random policy")),
+  };
+}
+
+// Numbers without the trailing zeros of "%f".
+std::string FormatNumber(double value) {
+  std::array<char, 32> buffer;
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(),
+                                 value, std::chars_format::general);
+  return value == std::floor(value) && std::abs(value) < 1e15
+             ? std::to_string(static_cast<int64_t>(value))
+             : std::string(buffer.data(), end.ptr);
+}
+
+Status BadValue(const OptionKey& key, std::string_view text) {
+  std::string message =
+      std::string(key.name) + " does not take " + Quoted(text) + "; ";
+  const std::string_view nearest = NearestWord(text, key.choices);
+  if (!nearest.empty()) {
+    message += "did you mean '" + std::string(nearest) + "'? ";
+  }
+  return InvalidArgument(message + "allowed: " + AllowedValues(key));
+}
+
+// The number in `text` when it is one of the key's range.
+template <typename Number>
+std::optional<Number> ParseNumber(const OptionKey& key, std::string_view text) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  // Written so that NaN fails.
+  const auto wide = static_cast<double>(value);
+  if (!(wide >= key.min && wide <= key.max)) return std::nullopt;
+  return value;
+}
+
+// Reads a value into the field it belongs to; one overload per kind of field.
+struct FieldReader {
+  const OptionKey& key;
+  std::string_view text;
+  CacheOptions* options;
+
+  std::optional<size_t> FindChoice() const {
+    const auto at = std::find(key.choices.begin(), key.choices.end(), text);
+    if (at == key.choices.end()) return std::nullopt;
+    return static_cast<size_t>(at - key.choices.begin());
+  }
+
+  Status operator()(std::monostate) const {
+    return FindChoice() ? Status() : BadValue(key, text);
+  }
+  Status operator()(const ChoiceField& field) const {
+    const auto choice = FindChoice();
+    if (!choice) return BadValue(key, text);
+    field.set(*options, *choice);
+    return {};
+  }
+  Status operator()(bool CacheOptions::*field) const {
+    if (text != "true" && text != "false") return BadValue(key, text);
+    options->*field = text == "true";
+    return {};
+  }
+  template <typename Number>
+  Status operator()(Number CacheOptions::*field) const {
+    const auto value = ParseNumber<Number>(key, text);
+    if (!value) return BadValue(key, text);
+    options->*field = *value;
+    return {};
+  }
+  Status operator()(const TokensField& field) const {
+    const bool is_auto = field.is_auto != nullptr && text == "auto";
+    const auto tokens =
+        is_auto ? std::nullopt : ParseNumber<uint32_t>(key, text);
+    if (!is_auto && !tokens) return BadValue(key, text);
+    options->*field.tokens = tokens;
+    if (field.is_auto != nullptr) options->*field.is_auto = is_auto;
+    return {};
+  }
+  Status operator()(Budget CacheOptions::*field) const {
+    auto budget = ParseBudget(text);
+    if (!budget.ok()) return budget.status();
+    options->*field = *budget;
+    return {};
+  }
+};
+
+struct FieldWriter {
+  const OptionKey& key;
+  const CacheOptions& options;
+
+  std::string operator()(std::monostate) const {
+    return std::string(key.choices.front());
+  }
+  std::string operator()(const ChoiceField& field) const {
+    return std::string(key.choices[field.get(options)]);
+  }
+  std::string operator()(bool CacheOptions::*field) const {
+    return options.*field ? "true" : "false";
+  }
+  template <typename Number>
+  std::string operator()(Number CacheOptions::*field) const {
+    return FormatNumber(static_cast<double>(options.*field));
+  }
+  std::string operator()(const TokensField& field) const {
+    if (field.is_auto != nullptr && options.*field.is_auto) return "auto";
+    const auto& tokens = options.*field.tokens;
+    return tokens ? std::to_string(*tokens) : std::string(key.if_unset);
+  }
+  std::string operator()(Budget CacheOptions::*field) const {
+    return FormatBudget(options.*field);
+  }
+};
+
+// A '|' would end the cell.
+std::string Cell(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '|') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::span<const OptionKey> OptionTable() {
+  static const std::vector<OptionKey> table = MakeTable();
+  return table;
+}
+
+const OptionKey* FindOption(std::string_view name) {
+  const auto table = OptionTable();
+  const auto at = std::find_if(table.begin(), table.end(),
+                               [&](const auto& k) { return k.name == name; });
+  return at == table.end() ? nullptr : &*at;
+}
+
+std::vector<std::string_view> OptionNames() {
+  std::vector<std::string_view> names;
+  for (const OptionKey& key : OptionTable()) names.push_back(key.name);
+  return names;
+}
+
+std::string AllowedValues(const OptionKey& key) {
+  if (!key.choices.empty()) {
+    std::string list;
+    for (std::string_view choice : key.choices) {
+      if (!list.empty()) list += " | ";
+      list += choice;
+    }
+    return list;
+  }
+  if (std::holds_alternative<bool CacheOptions::*>(key.field)) {
+    return "true | false";
+  }
+  if (std::holds_alternative<Budget CacheOptions::*>(key.field)) {
+    return std::string(kBudgetForms);
+  }
+  const std::string range =
+      FormatNumber(key.min) + " .. " + FormatNumber(key.max);
+  const auto* tokens = std::get_if<TokensField>(&key.field);
+  return tokens && tokens->is_auto ? range + ", or auto" : range;
+}
+
+std::string EnvironmentName(const OptionKey& key) {
+  std::string name = "LKV_";
+  for (char c : key.name) {
+    name += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  }
+  return name;
+}
+
+Status SetOption(const OptionKey& key, std::string_view text,
+                 CacheOptions* options) {
+  return std::visit(FieldReader{key, text, options}, key.field);
+}
+
+std::string FormatOption(const OptionKey& key, const CacheOptions& options) {
+  return std::visit(FieldWriter{key, options}, key.field);
+}
+
+std::string OptionTableMarkdown() {
+  std::string out =
+      "| key | default | allowed | unit | meaning |\n|---|---|---|---|---|\n";
+  for (const OptionKey& key : OptionTable()) {
+    std::string meaning(key.doc);
+    if (!key.formula.empty()) meaning += ". " + std::string(key.formula);
+    out += "| `" + std::string(key.name) + "` | " +
+           FormatOption(key, CacheOptions()) + " | " +
+           Cell(AllowedValues(key)) + " | " + std::string(key.unit) + " | " +
+           Cell(meaning) + " |\n";
+  }
+  return out;
+}
+
+}  // namespace lkv
