@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "base/thread_team.h"
 #include "gguf/gguf_file.h"
 #include "kernels/tiles.h"
 #include "lookaheadkv/status.h"
@@ -30,19 +31,27 @@ struct WeightMatrix {
   }
 };
 
-// The format that carries a GGUF type, and whether the type's values survive
-// the trip exactly, to f16 rounding of their scales (2^-11), or re-quantised.
-enum class Fidelity { kExact, kScaleRounded, kRequantized };
+// How a tensor's values survive the trip into tiles.
+enum class Exactness {
+  kExact,        // the same numbers
+  kRounded,      // scales (of F32: values) rounded to f16: relative error at
+                 // most 2^-11 while they are normal f16 numbers, above 6e-5
+  kRequantized,  // 8 bit anew: error at most half a step, max / 254 per 16
+};
 struct FormatChoice {
   WeightFormat format;
-  Fidelity fidelity;
+  Exactness exactness;
 };
+// The format that carries a GGUF type. F32 is carried as F16, or as BF16 if a
+// value is beyond F16's range; both take the same bytes.
 FormatChoice ChooseFormat(GgufType type);
 
-// Re-tiles a 2-D tensor of any GGUF type.
-WeightMatrix Retile(const GgufTensor& tensor);
+// Re-tiles a 2-D tensor of any GGUF type, on the team's threads. kCorrupt when
+// a value or scale is not finite, or a scale leaves the range of f16.
+Result<WeightMatrix> Retile(const GgufTensor& tensor, ThreadTeam& team);
 
 // out [n_columns] = row `row` of the matrix, as its tiles hold it.
+// Requires row < n_rows. 1 us per 1,000 columns.
 void ReadRow(const WeightMatrix& matrix, uint32_t row, float* out);
 
 struct LayerWeights {
@@ -58,7 +67,7 @@ struct Weights {
   WeightMatrix token_embedding;    // [vocab_size, n_embd]
   WeightMatrix output;             // empty when tied: the embedding serves
   uint64_t n_bytes = 0;            // of all tiles and vectors
-  std::vector<std::string> notes;  // one line per kind of type re-quantised
+  std::vector<std::string> notes;  // one line per type that is not exact
 
   const WeightMatrix& output_matrix() const {
     return output.n_rows > 0 ? output : token_embedding;
@@ -68,9 +77,10 @@ struct Weights {
 // Bytes that LoadWeights will hold, before any is allocated.
 uint64_t EstimateWeightBytes(const GgufFile& file);
 
-// Loads all matrices, shape-checked against the architecture; drops the file's
-// pages tensor by tensor, so that peak memory is the tiles plus one tensor.
-// `progress` (may be empty) gets the share done, 0..1.
+// Loads all matrices on all processors; drops the file's pages tensor by
+// tensor, so that peak memory is the tiles plus one tensor. Requires the
+// architecture that ReadArchitecture gave for this file. `progress` (may be
+// empty) gets the share done, 0..1.
 Result<Weights> LoadWeights(const GgufFile& file,
                             const Architecture& architecture,
                             const std::function<void(double)>& progress);
