@@ -1,0 +1,131 @@
+#include "store/page_pool.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace lkv {
+namespace {
+
+uint32_t Index(PageId id) { return static_cast<uint32_t>(id); }
+
+// Bytes of this process that are in memory now.
+size_t ResidentBytes() {
+  std::FILE* f = std::fopen("/proc/self/statm", "r");
+  EXPECT_NE(f, nullptr);
+  unsigned long total = 0;
+  unsigned long resident = 0;
+  EXPECT_EQ(std::fscanf(f, "%lu %lu", &total, &resident), 2);
+  std::fclose(f);
+  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(PagePoolTest, TakesTheLowestFreePage) {
+  PagePool pool = PagePool::Create(4096, 200).value();
+  for (uint32_t i = 0; i < 200; ++i) EXPECT_EQ(Index(pool.Take()), i);
+  EXPECT_EQ(pool.n_free(), 0u);
+  for (uint32_t page : {150, 3, 70}) pool.Give(PageId{page});
+  EXPECT_EQ(Index(pool.Take()), 3u);
+  EXPECT_EQ(Index(pool.Take()), 70u);
+  EXPECT_EQ(Index(pool.Take()), 150u);
+}
+
+TEST(PagePoolTest, FindsTheOnlyFreePageAmongThousands) {
+  constexpr uint32_t kPages = 3 * 64 * 64 + 5;
+  PagePool pool = PagePool::Create(64, kPages).value();
+  for (uint32_t i = 0; i < kPages; ++i) pool.Take();
+  for (uint32_t page : {kPages - 1, 64u * 64 * 2, 1u}) {
+    pool.Give(PageId{page});
+    EXPECT_EQ(Index(pool.Take()), page);
+  }
+}
+
+TEST(PagePoolTest, PayloadsOfPagesInUseNeverMix) {
+  constexpr uint32_t kPages = 300;
+  constexpr size_t kBytes = 5120;
+  PagePool pool = PagePool::Create(kBytes, kPages).value();
+  std::mt19937 rng(7);
+  std::vector<std::pair<PageId, uint8_t>> held;
+  std::set<uint32_t> ids;
+  for (int round = 0; round < 5000; ++round) {
+    if (pool.n_free() > 0 && (held.empty() || rng() % 100 < 52)) {
+      const PageId id = pool.Take();
+      ASSERT_TRUE(ids.insert(Index(id)).second);
+      const uint8_t fill = static_cast<uint8_t>(rng());
+      std::memset(pool.PageData(id), fill, kBytes);
+      held.emplace_back(id, fill);
+    } else {
+      const size_t i = rng() % held.size();
+      const auto [id, fill] = held[i];
+      const uint8_t* data = pool.PageData(id);
+      for (size_t b = 0; b < kBytes; b += 511) ASSERT_EQ(data[b], fill);
+      pool.Give(id);
+      ids.erase(Index(id));
+      held[i] = held.back();
+      held.pop_back();
+    }
+    ASSERT_EQ(pool.n_used(), held.size());
+    std::set<uint32_t> slabs;
+    for (uint32_t page : ids) slabs.insert(page / PagePool::kSlabPages);
+    ASSERT_EQ(pool.n_slabs_in_use(), slabs.size());
+  }
+}
+
+TEST(PagePoolTest, ReservingTakesNoMemoryAndEmptySlabsGoBackToTheSystem) {
+  constexpr size_t kMiB = 1 << 20;
+  constexpr uint32_t kPages = 64 * kMiB / 4096;
+  const size_t before = ResidentBytes();
+  PagePool pool = PagePool::Create(4096, kPages).value();
+  EXPECT_LT(ResidentBytes(), before + kMiB);
+  for (uint32_t i = 0; i < kPages; ++i) {
+    std::memset(pool.PageData(pool.Take()), 1, 4096);
+  }
+  const size_t full = ResidentBytes();
+  EXPECT_GT(full, before + 63 * kMiB);
+  // One page per slab stays: nothing may be given back.
+  for (uint32_t i = 0; i < kPages; ++i) {
+    if (i % PagePool::kSlabPages != 5) pool.Give(PageId{i});
+  }
+  EXPECT_GT(ResidentBytes() + kMiB, full);
+  EXPECT_EQ(*pool.PageData(PageId{5}), 1);
+  // The upper half of them goes.
+  for (uint32_t i = kPages / 2 + 5; i < kPages; i += PagePool::kSlabPages) {
+    pool.Give(PageId{i});
+  }
+  EXPECT_LT(ResidentBytes(), full - 31 * kMiB);
+  EXPECT_EQ(pool.n_slabs_in_use(), kPages / 2 / PagePool::kSlabPages);
+}
+
+TEST(PagePoolTest, DestructionGivesEverythingBack) {
+  constexpr size_t kMiB = 1 << 20;
+  const size_t before = ResidentBytes();
+  {
+    PagePool pool = PagePool::Create(4096, 16 * kMiB / 4096).value();
+    while (pool.n_free() > 0) std::memset(pool.PageData(pool.Take()), 1, 4096);
+    PagePool moved = std::move(pool);
+    EXPECT_GT(ResidentBytes(), before + 15 * kMiB);
+  }
+  EXPECT_LT(ResidentBytes(), before + kMiB);
+}
+
+TEST(PagePoolTest, MoreThanTheMachineHasIsRefused) {
+  Result<PagePool> pool = PagePool::Create(1 << 20, 0xffffffffu);
+  ASSERT_FALSE(pool.ok());
+  EXPECT_EQ(pool.status().code(), StatusCode::kOutOfMemory);
+}
+
+TEST(PagePoolDeathTest, GivingAPageTwiceIsOurBug) {
+  PagePool pool = PagePool::Create(4096, 4).value();
+  const PageId id = pool.Take();
+  pool.Give(id);
+  EXPECT_DEATH(pool.Give(id), "CHECK failed");
+}
+
+}  // namespace
+}  // namespace lkv
