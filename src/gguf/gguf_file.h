@@ -44,7 +44,8 @@ struct GgufTensor {
   std::string name;
   GgufType type = GgufType::kOther;
   uint32_t raw_type = 0;          // ggml's number, for messages and Dequantize
-  std::vector<uint64_t> shape;    // innermost (columns) first, as in the file
+  std::vector<uint64_t> shape;    // innermost (columns) first; trailing
+                                  // dimensions of 1 dropped, none is 0
   const uint8_t* data = nullptr;  // inside the mapping
   size_t n_bytes = 0;
   size_t row_bytes = 0;  // bytes of one row of shape[0] elements
@@ -53,7 +54,9 @@ struct GgufTensor {
 class GgufFile {
  public:
   // kNotFound: no such file or no permission; kCorrupt: not a GGUF model, or
-  // one whose claims do not fit its length. Messages name file and tensor.
+  // one whose claims do not fit its length (for splits: of any part);
+  // kOutOfMemory: no address space. Messages name file and tensor. Every tensor
+  // of an opened file can be dequantised; its values are not looked at.
   static Result<std::unique_ptr<GgufFile>> Open(const std::string& path);
   ~GgufFile();
 
@@ -61,7 +64,7 @@ class GgufFile {
   uint64_t file_bytes() const;  // of all splits
 
   // Metadata by key; empty when absent or of another type. Integers of every
-  // width are converted when they fit.
+  // width are converted when they are not negative; numbers are finite.
   std::optional<uint64_t> GetUint(std::string_view key) const;
   std::optional<double> GetFloat(std::string_view key) const;
   std::optional<bool> GetBool(std::string_view key) const;
@@ -86,7 +89,8 @@ class GgufFile {
 // Name of a type as people write it ("Q4_1"), for messages.
 std::string GgufTypeName(uint32_t raw_type);
 
-// Dequantises n elements (a multiple of the type's block) by ggml's own code.
+// Dequantises n elements (a multiple of the type's block) by ggml's own code;
+// takes every type that a GgufTensor can have.
 void Dequantize(uint32_t raw_type, const uint8_t* data, size_t n, float* out);
 
 }  // namespace lkv
