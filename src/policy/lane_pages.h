@@ -61,6 +61,10 @@ class LanePages {
   // Returns how many pages the lane had before, as LaneArray::RemovePage wants.
   uint32_t RemovePage(uint32_t lane, uint32_t index);
 
+  // CHECKs that the observation covers slots which exist and are not younger
+  // than its query: mass 0 of a slot that was not seen would count as evidence.
+  void CheckSees(const LaneObservation& observation) const;
+
   uint32_t n_pages(uint32_t lane) const { return n_pages_[lane]; }
   uint32_t n_slots(uint32_t lane) const { return n_slots_[lane]; }
   uint32_t first_pos(uint32_t lane, uint32_t index) const {

@@ -28,11 +28,11 @@ namespace lkv {
 // proportion to the weights (equally when all are 0), nobody above `cap`; what
 // a capped party cannot take goes to the others. Integer parts by largest
 // remainder, ties to the lower index. The sum is min(total, n * cap).
-// Requires floor <= cap, n * floor <= total, weights >= 0 and finite, and
-// remainder.size() == out.size() == weights.size(). O(n * (log n + number of
-// capped rounds)).
+// Requires floor <= cap, n * floor <= total, weights >= 0 and finite, and all
+// spans of one size n; exact and order are scratch. O(n log n), and O(n) for
+// every round in which the cap binds another party (at most n).
 void Apportion(std::span<const float> weights, uint32_t total, uint32_t floor,
-               uint32_t cap, std::span<double> remainder,
+               uint32_t cap, std::span<double> exact, std::span<uint32_t> order,
                std::span<uint32_t> out);
 
 // kMass for the look-ahead policy and kEqual for the baselines unless given.
@@ -46,11 +46,15 @@ class LaneSpread {
     uint32_t n_dense_lanes = 0;  // the first ones, which take no part
     // What no lane goes below: its protected, open and spare pages.
     uint32_t floor_pages = 0;
+    // What no lane can hold more of: the size of its page table. Requires
+    // floor_pages <= pages_per_lane.
+    uint32_t pages_per_lane = 0;
   };
   static constexpr uint32_t kRespreadTokens = 64;
   static constexpr double kFloorShare = 0.2;  // of the mean
-  // Half-life of the mass averages.
-  static constexpr float kHalfLifeTokens = 64;
+  // Half-life of the mass averages: lanes keep their character, and targets
+  // that follow noise would evict for nothing.
+  static constexpr float kHalfLifeTokens = 256;
 
   // Targets are 0 until the first Respread. Requires
   // n_dense_lanes <= n_lanes.
@@ -62,10 +66,13 @@ class LaneSpread {
   void Observe(uint32_t lane, float contestable_mass, uint32_t tokens_since);
 
   // Ends a step after which the sequence has n_tokens tokens, with total_pages
-  // for all participating lanes together. Cheap unless the total changed or 64
-  // tokens passed; then O(lanes log lanes). No target exceeds what the text can
-  // fill: ceil(n_tokens / 16) + 1 pages. A changed total scales the targets at
-  // once. Requires total_pages >= participating lanes * floor_pages.
+  // for all participating lanes together. No target exceeds what the text can
+  // fill (ceil(n_tokens / 16) + 1 pages, or floor_pages if that is more) nor
+  // pages_per_lane; while
+  // all of that fits, every lane may hold it. A changed total scales the
+  // targets at once; the rest of the movement is one page per lane for every 64
+  // tokens since the last. Requires total_pages >= participating lanes *
+  // floor_pages. O(lanes log lanes) when something changes, else O(1).
   void Respread(uint32_t n_tokens, uint32_t total_pages);
 
   // Pages that `lane` may hold. Sums to at most total_pages over the
@@ -73,16 +80,27 @@ class LaneSpread {
   uint32_t target_pages(uint32_t lane) const { return target_[lane]; }
 
  private:
-  void StepTowardsIdeal(uint32_t max_pages_per_lane, uint32_t total_pages);
+  // The participating lanes' part of an array over all lanes.
+  template <typename T>
+  std::span<T> Participants(std::vector<T>& values) const {
+    return std::span<T>(values).subspan(options_.n_dense_lanes);
+  }
+  void Scale(uint32_t total_pages, uint32_t floor_pages, uint32_t cap_pages);
+  void StepTowardsIdeal(uint32_t total_pages, uint32_t max_step);
 
   Options options_;
-  std::vector<float> mass_;        // [n_lanes] moving average
-  std::vector<uint32_t> target_;   // [n_lanes]
-  std::vector<uint32_t> ideal_;    // [n_lanes]
-  std::vector<float> weights_;     // [n_lanes]
-  std::vector<double> remainder_;  // [n_lanes]
-  std::vector<uint32_t> order_;    // [n_lanes]
+  std::vector<float> mass_;       // [n_lanes] moving average
+  std::vector<uint8_t> seen_;     // [n_lanes] 1 once observed
+  std::vector<uint32_t> target_;  // [n_lanes]
+  // Scratch, [n_lanes] each.
+  std::vector<uint32_t> ideal_;
+  std::vector<float> weights_;
+  std::vector<double> exact_;
+  std::vector<uint32_t> order_;
+
   uint32_t total_pages_ = 0;
+  uint32_t cap_pages_ = 0;
+  bool text_fits_ = true;  // at the last call, every lane could hold all of it
   uint32_t last_respread_tokens_ = 0;
 };
 

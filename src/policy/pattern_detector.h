@@ -69,11 +69,10 @@ class PatternDetector {
 
   Options options_;
   uint32_t first_lane_;
-  std::vector<uint32_t> n_pages_;       // [n_lanes]
-  LaneArray<PageAverages> averages_;    // [n_lanes, pages_per_lane]
-  std::vector<LaneRange> contestable_;  // [n_lanes] pages as of last Observe
-  std::vector<float> divergence_;       // [n_lanes], negative = none
-  std::vector<float> median_scratch_;   // [n_lanes]
+  std::vector<uint32_t> n_pages_;      // [n_lanes]
+  LaneArray<PageAverages> averages_;   // [n_lanes, pages_per_lane]
+  std::vector<float> divergence_;      // [n_lanes], negative = none
+  std::vector<float> median_scratch_;  // [n_lanes]
   double change_ = 0;
   bool has_change_ = false;
 };

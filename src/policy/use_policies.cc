@@ -1,0 +1,50 @@
+#include "policy/use_policies.h"
+
+#include <cmath>
+#include <span>
+
+#include "policy/heavy_hitters.h"
+
+namespace lkv {
+
+void UsePolicy::Observe(const LaneObservation& observation) {
+  pages_.CheckSees(observation);
+  const LaneRange slots = ContestableSlots(ends_, observation.n_slots);
+  const auto max_count =
+      static_cast<uint32_t>(std::ceil(kUsedSlotShare * observation.n_slots));
+  const float* mass = observation.mass_mean;
+  HeavyHitters used = FindHeavyHitters(
+      std::span(mass + slots.begin, slots.count()), kUsedMassShare, max_count);
+  if (used.count() == 0) return;
+  float* stat = stat_.of(observation.lane);
+  uint32_t n_at_threshold = used.n_at_threshold;
+  uint32_t slot = slots.begin;
+  while (slot < slots.end) {
+    const uint32_t page = slot / kPageTokens;
+    const uint32_t page_end = std::min(slots.end, (page + 1) * kPageTokens);
+    bool page_used = false;
+    for (; slot < page_end; ++slot) {
+      if (mass[slot] > used.threshold) {
+        page_used = true;
+      } else if (mass[slot] == used.threshold && n_at_threshold > 0) {
+        page_used = true;
+        --n_at_threshold;
+      }
+    }
+    if (page_used) stat[page] = AfterUse(stat[page], observation.query_pos);
+  }
+}
+
+float LruPolicy::InitialStat(uint32_t /*lane*/, uint32_t first_pos) const {
+  return static_cast<float>(first_pos);
+}
+
+float LruPolicy::AfterUse(float /*stat*/, uint32_t query_pos) const {
+  return static_cast<float>(query_pos);
+}
+
+float LfuPolicy::AfterUse(float stat, uint32_t /*query_pos*/) const {
+  return stat + 1;
+}
+
+}  // namespace lkv
