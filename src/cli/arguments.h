@@ -1,0 +1,51 @@
+// Options that several verbs share: which configuration, which model.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "lookaheadkv/status.h"
+#include "options/configuration.h"
+
+namespace lkv::cli {
+
+// --config, --set and the keys that have an option of their own.
+class ConfigArguments {
+ public:
+  // Keys that a verb offers as options; the rest goes through --set.
+  enum class Offer { kFileOnly, kAll };
+  void AddTo(CLI::App& app, Offer offer);
+
+  Result<Configuration> Load() const;
+
+ private:
+  std::optional<std::string> file_;
+  std::vector<std::string> sets_;  // "key=value"
+  std::optional<std::string> budget_, policy_, kv_type_, seed_;
+};
+
+// -m, --threads, --activations, --ctx, --allow-beyond-trained.
+class ModelArguments {
+ public:
+  void AddTo(CLI::App& app);
+
+  // kNotFound when no model is named anywhere.
+  Result<EngineOptions> ToEngineOptions() const;
+
+ private:
+  std::string model_;
+  uint32_t n_threads_ = 0;
+  std::string activations_ = "auto";
+  uint32_t ctx_tokens_ = 0;
+  bool allow_beyond_trained_ = false;
+};
+
+// The model to use: the given path, else $LKV_MODEL, else the first *.gguf in
+// the folder that scripts/setup.sh fills. kNotFound when there is none.
+Result<std::string> ChooseModel(const std::string& given);
+
+}  // namespace lkv::cli

@@ -1,0 +1,88 @@
+#include "cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/config_verb.h"
+#include "cli/help_formatter.h"
+#include "cli/interrupt.h"
+#include "cli/output.h"
+#include "options/suggestion.h"
+
+namespace lkv::cli {
+namespace {
+
+// The verb (or verb and sub-verb) that the words have reached, for messages.
+const CLI::App& DeepestVerb(const CLI::App& app) {
+  const auto verbs = app.get_subcommands();
+  return verbs.empty() ? app : DeepestVerb(*verbs.front());
+}
+
+std::string PathOf(const CLI::App& verb) {
+  if (verb.get_parent() == nullptr) return "lkv";
+  return PathOf(*verb.get_parent()) + " " + verb.get_name();
+}
+
+// The wrong word of a command line, when it stands where a verb belongs.
+std::string NearestVerb(const CLI::App& verb, const CLI::ParseError& error) {
+  if (error.get_name() != "ExtrasError" && error.get_name() != "RequiredError")
+    return {};
+  std::vector<std::string> names;
+  for (const CLI::App* sub : verb.get_subcommands({})) {
+    names.push_back(sub->get_name());
+  }
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  for (const std::string& word : verb.remaining()) {
+    const std::string_view nearest = NearestWord(word, views);
+    if (!nearest.empty()) return std::string(nearest);
+  }
+  return {};
+}
+
+ExitCode ExplainParseError(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& verb = DeepestVerb(app);
+  const std::string path = PathOf(verb);
+  std::string thing = path == "lkv" ? "command line" : path.substr(4);
+  const std::string nearest = NearestVerb(verb, error);
+  PrintError(thing + ": " + std::string(error.what()) + "; " +
+             (nearest.empty() ? path + " -h shows what it takes"
+                              : "did you mean '" + nearest + "'?"));
+  return ExitCode::kWrongUse;
+}
+
+}  // namespace
+
+ExitCode RunCommandLine(int argc, const char* const* argv) {
+  CLI::App app(
+      "lkv runs a language model whose KV cache stays inside a budget by\n"
+      "predicting which tokens will be attended to.");
+  app.name("lkv");
+  app.set_version_flag("--version", "lkv " LKV_VERSION);
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.require_subcommand(1);
+  app.footer("Example:\n  lkv run --budget 25% -f long.txt -n 128");
+
+  ConfigVerb config;
+  config.AddTo(app);
+
+  Output out;
+  Interrupt interrupt;
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    const CLI::App& verb = DeepestVerb(app);
+    const CLI::App* parent = verb.get_parent();
+    out.Write(verb.help(parent == nullptr ? "" : PathOf(*parent)));
+    return out.Finish(ExitCode::kDone);
+  } catch (const CLI::CallForVersion& version) {
+    out.Write(std::string(version.what()) + "\n");
+    return out.Finish(ExitCode::kDone);
+  } catch (const CLI::ParseError& error) {
+    return ExplainParseError(app, error);
+  }
+  return out.Finish(config.Run(out));
+}
+
+}  // namespace lkv::cli

@@ -1,0 +1,30 @@
+// Ctrl-C, as the verbs see it. One instance per process at a time, because
+// signal handlers are.
+//
+// Thread rule: Requested() from any thread.
+#pragma once
+
+namespace lkv::cli {
+
+class Interrupt {
+ public:
+  // Takes over SIGINT until destroyed, and ignores SIGPIPE, so that a closed
+  // pipe is an error of write() and not the end of the process.
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+
+  // While nothing is worth reporting (a model is being loaded), Ctrl-C ends
+  // the process at once with one line on stderr and exit code 130.
+  void EndAtOnce();
+  // From now on the first Ctrl-C only sets a flag that long work asks for; the
+  // second one ends the process at once.
+  void SetFlag();
+
+  bool Requested() const;
+  // Forgets a Ctrl-C that has been dealt with.
+  void Clear();
+};
+
+}  // namespace lkv::cli

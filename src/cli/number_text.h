@@ -1,0 +1,16 @@
+// Numbers as people read them, with their unit. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lkv::cli {
+
+std::string FormatCount(uint64_t n);                  // "6,000"
+std::string FormatFixed(double value, int decimals);  // "3.14"
+std::string FormatBytesShort(uint64_t n_bytes);       // "33.8 MiB"
+std::string FormatSeconds(double seconds);            // "2.41 s", "38 ms"
+std::string FormatRate(double tokens_per_second);     // "2,489 tokens/s"
+std::string FormatPercent(double share);              // "2.1 %"
+
+}  // namespace lkv::cli

@@ -1,0 +1,66 @@
+#include "cli/output.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "cli/number_text.h"
+
+namespace lkv::cli {
+
+bool Output::Write(std::string_view text) {
+  while (!text.empty() && errno_ == 0) {
+    const ssize_t n = write(STDOUT_FILENO, text.data(), text.size());
+    if (n >= 0) {
+      text.remove_prefix(static_cast<size_t>(n));
+    } else if (errno != EINTR) {
+      errno_ = errno;
+    }
+  }
+  return errno_ == 0;
+}
+
+ExitCode Output::Finish(ExitCode code) const {
+  if (errno_ == 0) return code;
+  if (errno_ != EPIPE) {
+    PrintError(std::string("stdout: ") + std::strerror(errno_) +
+               "; the output is incomplete");
+  }
+  return ExitCode::kFailed;
+}
+
+bool StdinIsTerminal() { return isatty(STDIN_FILENO) == 1; }
+bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
+
+void Progress::Show(uint64_t done, uint64_t total) {
+  constexpr uint64_t kCells = 24;
+  const uint64_t filled =
+      total == 0 ? kCells : std::min(kCells, done * kCells / total);
+  Draw(label_ + "  " + std::string(filled, '#') +
+       std::string(kCells - filled, '.') + "  " + FormatCount(done) + " / " +
+       FormatCount(total));
+}
+
+void Progress::Show(std::string_view what) {
+  Draw(label_ + "  " + std::string(what));
+}
+
+void Progress::Draw(const std::string& line) {
+  if (!StderrIsTerminal()) return;
+  // Return to the first column, write, clear what an older line left behind.
+  std::fprintf(stderr, "\r%s\x1b[K", line.c_str());
+  std::fflush(stderr);
+  drawn_ = true;
+}
+
+void Progress::Erase() {
+  if (!drawn_) return;
+  std::fprintf(stderr, "\r\x1b[K");
+  std::fflush(stderr);
+  drawn_ = false;
+}
+
+}  // namespace lkv::cli
