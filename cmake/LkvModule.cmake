@@ -23,7 +23,6 @@ function(lkv_module folder)
     add_library(${target} STATIC ${ARG_SOURCES})
     set(scope PUBLIC)
     target_link_libraries(${target} PRIVATE ${ARG_LIBRARIES})
-    target_compile_options(${target} PRIVATE -Wall -Wextra -Werror)
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)
@@ -48,7 +47,6 @@ endfunction()
 # tools/summarise_tests.py counts the cases.
 function(lkv_test_binary name sources)
   add_executable(${name}_test ${sources})
-  target_compile_options(${name}_test PRIVATE -Wall -Wextra -Werror)
   target_link_libraries(${name}_test PRIVATE ${ARGN} lkv_testing GTest::gtest
     GTest::gtest_main)
   target_compile_definitions(${name}_test PRIVATE
