@@ -15,6 +15,10 @@
 
 namespace lkv {
 
+// Slots of one page; the same number as the rows of a tile, so that one
+// 64-byte register holds one value of each slot.
+inline constexpr uint32_t kPageSlots = 16;
+
 // Slots between two looks at the running maximum in attention: the
 // unnormalised probabilities of one chunk share one maximum (`p_max`).
 inline constexpr uint32_t kAttendChunkSlots = 256;
@@ -98,16 +102,19 @@ struct AttendPrefillArgs {
   size_t p_stride;
   float* p_max;
   size_t p_max_stride;
-  float* scratch;  // [AttendPrefillScratch(group) floats], 64-byte aligned
+  float* scratch;  // [AttendPrefillScratch(head_dim)], 64-byte aligned
 };
 
-// Floats of scratch for AttendPrefillArgs: the logits of one block of queries
-// over one chunk of slots.
-inline constexpr uint32_t kPrefillQueryBlock = 8;
-inline constexpr size_t AttendPrefillScratch(uint32_t group,
-                                             uint32_t head_dim) {
-  return size_t{kPrefillQueryBlock} * group *
-         (kAttendChunkSlots + 2 * head_dim + 4);
+// Rows, (query, head) pairs, that prefill attention takes through a chunk of
+// slots together: a page is converted to f32 once for all of them, and their
+// logits (24 x 256 floats) fit into a 32 KiB first-level cache.
+inline constexpr uint32_t kPrefillRows = 24;
+
+// Floats of scratch for AttendPrefillArgs: per row the logits of one chunk and
+// the output; and two pages in f32.
+inline constexpr size_t AttendPrefillScratch(uint32_t head_dim) {
+  return size_t{kPrefillRows} * (kAttendChunkSlots + head_dim) +
+         size_t{2} * kPageSlots * head_dim;
 }
 
 // Attention mass of one observed query over a lane's slots, from kept
@@ -125,6 +132,14 @@ struct ReduceMassArgs {
   float* mass_mean;  // [n_slots rounded up to 16] mean over the group
 };
 
+// Merges the attention state of one more run into an accumulated one, for the
+// same query heads: afterwards (m, l, o) is the state over both. A state that
+// saw no slot (m = -infinity, l = 0, o = 0) may stand on either side.
+// The result depends on the order of merges in the last bits: fix the order.
+void MergeAttentionStates(uint32_t group, uint32_t head_dim, const float* run_m,
+                          const float* run_l, const float* run_o, float* m,
+                          float* l, float* o);
+
 struct KernelTable {
   const char* name;  // "scalar", "avx2", "avx512"
 
@@ -141,8 +156,8 @@ struct KernelTable {
   void (*attend_decode[2])(const AttendDecodeArgs& args);
   void (*attend_prefill[2])(const AttendPrefillArgs& args);
   void (*reduce_mass)(const ReduceMassArgs& args);
-  // For slots [first, last) of a page: norms[i] = |v|, distances[i] =
-  // |v - mean| with mean [head_dim].
+  // For slots [first, last) of a page: norms[slot - first] = |v|,
+  // distances[slot - first] = |v - mean| with mean [head_dim].
   void (*value_stats[2])(const uint8_t* page, uint32_t first, uint32_t last,
                          uint32_t head_dim, const float* mean, float* norms,
                          float* distances);

@@ -1,0 +1,141 @@
+// The vector type of the AVX2 set, for the shared row and attention kernels
+// (simd_rows.h, simd_attention.h). Everything has internal linkage: a function
+// of this file that another object shared would carry AVX2 instructions into a
+// program that runs without them.
+#pragma once
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+namespace lkv {
+namespace {
+
+struct Simd {
+  using F32 = __m256;
+  using I32 = __m256i;
+  static constexpr int kLanes = 8;
+  // Accumulators that leave room for operands among the 16 registers.
+  static constexpr int kMaxSums = 12;
+  // Prefill attention: rows by pages that one pass over the dimensions sums.
+  static constexpr int kLogitRows = 6;
+  static constexpr int kLogitPages = 1;
+  // Prefill attention: rows by vectors of the output.
+  static constexpr int kOutputRows = 4;
+  static constexpr int kOutputVectors = 3;
+
+  static F32 Zero() { return _mm256_setzero_ps(); }
+  static F32 Set(float x) { return _mm256_set1_ps(x); }
+  static F32 Load(const float* x) { return _mm256_loadu_ps(x); }
+  static void Store(float* to, F32 x) { _mm256_storeu_ps(to, x); }
+  static F32 Add(F32 a, F32 b) { return _mm256_add_ps(a, b); }
+  static F32 Sub(F32 a, F32 b) { return _mm256_sub_ps(a, b); }
+  static F32 Mul(F32 a, F32 b) { return _mm256_mul_ps(a, b); }
+  static F32 Div(F32 a, F32 b) { return _mm256_div_ps(a, b); }
+  // The second operand when one of them is NaN.
+  static F32 Max(F32 a, F32 b) { return _mm256_max_ps(a, b); }
+  static F32 Min(F32 a, F32 b) { return _mm256_min_ps(a, b); }
+  static F32 Abs(F32 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
+  // a * b + c, c - a * b.
+  static F32 MulAdd(F32 a, F32 b, F32 c) { return _mm256_fmadd_ps(a, b, c); }
+  static F32 NegMulAdd(F32 a, F32 b, F32 c) {
+    return _mm256_fnmadd_ps(a, b, c);
+  }
+  // a * b - c in even lanes, a * b + c in odd ones.
+  static F32 MulSubAdd(F32 a, F32 b, F32 c) {
+    return _mm256_fmaddsub_ps(a, b, c);
+  }
+  static float SumOf(F32 x) {
+    __m128 sum =
+        _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    sum = _mm_add_ps(sum, _mm_movehl_ps(sum, sum));
+    return _mm_cvtss_f32(_mm_add_ss(sum, _mm_movehdup_ps(sum)));
+  }
+  static float MaxOf(F32 x) {
+    __m128 max =
+        _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    max = _mm_max_ps(max, _mm_movehl_ps(max, max));
+    return _mm_cvtss_f32(_mm_max_ss(max, _mm_movehdup_ps(max)));
+  }
+
+  // Lanes (0, 1, 2, 3, ...) become (1, 0, 3, 2, ...).
+  static F32 SwapPairs(F32 x) { return _mm256_permute_ps(x, 0xb1); }
+  // kLanes / 2 values, each twice.
+  static F32 LoadTwice(const float* x) {
+    const __m256i index = _mm256_set_epi32(3, 3, 2, 2, 1, 1, 0, 0);
+    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(x)),
+                                    index);
+  }
+
+  static F32 LoadF16(const uint16_t* x) {
+    return _mm256_cvtph_ps(LoadHalves(x));
+  }
+  static void StoreF16(uint16_t* to, F32 x) {
+    StoreHalves(to, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+  }
+  static F32 LoadBF16(const uint16_t* x) {
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(LoadHalves(x)), 16));
+  }
+  // Rounds to nearest even; NaN stays NaN.
+  static void StoreBF16(uint16_t* to, F32 x) {
+    const __m256i bits = _mm256_castps_si256(x);
+    const __m256i odd =
+        _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(
+        _mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    const __m256i is_nan =
+        _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    rounded = _mm256_blendv_epi8(rounded, quiet, is_nan);
+    const __m256i upper = _mm256_srli_epi32(rounded, 16);
+    StoreHalves(to, _mm_packus_epi32(_mm256_castsi256_si128(upper),
+                                     _mm256_extracti128_si256(upper, 1)));
+  }
+
+  static I32 Round(F32 x) { return _mm256_cvtps_epi32(x); }
+  // Integers in [-128, 127] as bytes.
+  static void StoreBytes(int8_t* to, I32 x) {
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(x),
+                                          _mm256_extracti128_si256(x, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to),
+                     _mm_packs_epi16(words, words));
+  }
+  // x = 256 * UpperHalf(x) + LowerHalf(x), the latter in [-128, 127].
+  static I32 UpperHalf(I32 x) {
+    return _mm256_srai_epi32(_mm256_add_epi32(x, _mm256_set1_epi32(128)), 8);
+  }
+  static I32 LowerHalf(I32 x, I32 upper) {
+    return _mm256_sub_epi32(x, _mm256_slli_epi32(upper, 8));
+  }
+  static int32_t SumOfIntegers(I32 x) {
+    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(x),
+                                _mm256_extracti128_si256(x, 1));
+    sum = _mm_add_epi32(sum, _mm_unpackhi_epi64(sum, sum));
+    return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 1)));
+  }
+
+  static F32 RoundToIntegral(F32 x) {
+    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
+  // mantissa * 2^exponent, exponent integral in [-126, 127]; 0 in lanes where
+  // x < smallest.
+  static F32 ScaleUnlessBelow(F32 x, F32 smallest, F32 mantissa, F32 exponent) {
+    const __m256i power = _mm256_slli_epi32(
+        _mm256_add_epi32(_mm256_cvtps_epi32(exponent), _mm256_set1_epi32(127)),
+        23);
+    return _mm256_and_ps(_mm256_cmp_ps(x, smallest, _CMP_NLT_UQ),
+                         _mm256_mul_ps(mantissa, _mm256_castsi256_ps(power)));
+  }
+
+ private:
+  static __m128i LoadHalves(const uint16_t* x) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
+  }
+  static void StoreHalves(uint16_t* to, __m128i x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), x);
+  }
+};
+
+}  // namespace
+}  // namespace lkv

@@ -1,0 +1,120 @@
+// The vector type of the AVX-512 set, for the shared row and attention
+// kernels (simd_rows.h, simd_attention.h). Everything has internal linkage:
+// a function of this file that another object shared would carry AVX-512
+// instructions into a program that runs without them.
+#pragma once
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+namespace lkv {
+namespace {
+
+struct Simd {
+  using F32 = __m512;
+  using I32 = __m512i;
+  static constexpr int kLanes = 16;
+  // Accumulators that leave room for operands among the 32 registers.
+  static constexpr int kMaxSums = 24;
+  // Prefill attention: rows by pages that one pass over the dimensions sums.
+  static constexpr int kLogitRows = 8;
+  static constexpr int kLogitPages = 2;
+  // Prefill attention: rows by vectors of the output.
+  static constexpr int kOutputRows = 4;
+  static constexpr int kOutputVectors = 6;
+
+  static F32 Zero() { return _mm512_setzero_ps(); }
+  static F32 Set(float x) { return _mm512_set1_ps(x); }
+  static F32 Load(const float* x) { return _mm512_loadu_ps(x); }
+  static void Store(float* to, F32 x) { _mm512_storeu_ps(to, x); }
+  static F32 Add(F32 a, F32 b) { return _mm512_add_ps(a, b); }
+  static F32 Sub(F32 a, F32 b) { return _mm512_sub_ps(a, b); }
+  static F32 Mul(F32 a, F32 b) { return _mm512_mul_ps(a, b); }
+  static F32 Div(F32 a, F32 b) { return _mm512_div_ps(a, b); }
+  // The second operand when one of them is NaN.
+  static F32 Max(F32 a, F32 b) { return _mm512_max_ps(a, b); }
+  static F32 Min(F32 a, F32 b) { return _mm512_min_ps(a, b); }
+  static F32 Abs(F32 x) { return _mm512_abs_ps(x); }
+  // a * b + c, c - a * b.
+  static F32 MulAdd(F32 a, F32 b, F32 c) { return _mm512_fmadd_ps(a, b, c); }
+  static F32 NegMulAdd(F32 a, F32 b, F32 c) {
+    return _mm512_fnmadd_ps(a, b, c);
+  }
+  // a * b - c in even lanes, a * b + c in odd ones.
+  static F32 MulSubAdd(F32 a, F32 b, F32 c) {
+    return _mm512_fmaddsub_ps(a, b, c);
+  }
+  static float SumOf(F32 x) { return _mm512_reduce_add_ps(x); }
+  static float MaxOf(F32 x) { return _mm512_reduce_max_ps(x); }
+
+  // Lanes (0, 1, 2, 3, ...) become (1, 0, 3, 2, ...).
+  static F32 SwapPairs(F32 x) { return _mm512_permute_ps(x, 0xb1); }
+  // kLanes / 2 values, each twice.
+  static F32 LoadTwice(const float* x) {
+    const __m512i index =
+        _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+    return _mm512_permutexvar_ps(index,
+                                 _mm512_castps256_ps512(_mm256_loadu_ps(x)));
+  }
+
+  static F32 LoadF16(const uint16_t* x) {
+    return _mm512_cvtph_ps(LoadHalves(x));
+  }
+  static void StoreF16(uint16_t* to, F32 x) {
+    StoreHalves(
+        to, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  static F32 LoadBF16(const uint16_t* x) {
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(LoadHalves(x)), 16));
+  }
+  // Rounds to nearest even; NaN stays NaN.
+  static void StoreBF16(uint16_t* to, F32 x) {
+    __m512i bits = _mm512_castps_si512(x);
+    __m512i odd =
+        _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_add_epi32(
+        _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    rounded = _mm512_mask_or_epi32(rounded, is_nan, bits,
+                                   _mm512_set1_epi32(0x400000));
+    StoreHalves(to, _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+  }
+
+  static I32 Round(F32 x) { return _mm512_cvtps_epi32(x); }
+  // Integers in [-128, 127] as bytes.
+  static void StoreBytes(int8_t* to, I32 x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(x));
+  }
+  // x = 256 * UpperHalf(x) + LowerHalf(x), the latter in [-128, 127].
+  static I32 UpperHalf(I32 x) {
+    return _mm512_srai_epi32(_mm512_add_epi32(x, _mm512_set1_epi32(128)), 8);
+  }
+  static I32 LowerHalf(I32 x, I32 upper) {
+    return _mm512_sub_epi32(x, _mm512_slli_epi32(upper, 8));
+  }
+  static int32_t SumOfIntegers(I32 x) { return _mm512_reduce_add_epi32(x); }
+
+  static F32 RoundToIntegral(F32 x) {
+    return _mm512_roundscale_ps(x,
+                                _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
+  // mantissa * 2^exponent, exponent integral in [-126, 127]; 0 in lanes where
+  // x < smallest.
+  static F32 ScaleUnlessBelow(F32 x, F32 smallest, F32 mantissa, F32 exponent) {
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, smallest, _CMP_NLT_UQ),
+                                  mantissa, exponent);
+  }
+
+ private:
+  static __m256i LoadHalves(const uint16_t* x) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
+  }
+  static void StoreHalves(uint16_t* to, __m256i x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), x);
+  }
+};
+
+}  // namespace
+}  // namespace lkv

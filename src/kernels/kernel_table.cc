@@ -1,0 +1,58 @@
+#include "kernels/kernel_table.h"
+
+#include <cstring>
+
+#include "kernels/kernel_sets.h"
+
+namespace lkv {
+namespace {
+
+// The sets that this processor runs, best first.
+struct Sets {
+  KernelTable tables[3] = {};
+  const char* names[4] = {};  // ends with nullptr
+  size_t n_sets = 0;
+
+  void Add(void (*fill)(KernelTable* table)) {
+    fill(&tables[n_sets]);
+    names[n_sets] = tables[n_sets].name;
+    ++n_sets;
+  }
+
+  Sets() {
+#ifdef LKV_X86_KERNELS
+    if (__builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vnni")) {
+      Add(FillAvx512Kernels);
+    }
+    // Every processor with AVX2 also converts halves (F16C).
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+      Add(FillAvx2Kernels);
+    }
+#endif
+    Add(FillScalarKernels);
+  }
+};
+
+const Sets& AvailableSets() {
+  static const Sets sets;
+  return sets;
+}
+
+}  // namespace
+
+const KernelTable* SelectKernels(const char* forced) {
+  const Sets& sets = AvailableSets();
+  if (forced == nullptr || forced[0] == '\0') return &sets.tables[0];
+  for (size_t i = 0; i < sets.n_sets; ++i) {
+    if (std::strcmp(sets.names[i], forced) == 0) return &sets.tables[i];
+  }
+  return nullptr;
+}
+
+const char* const* AvailableKernels() { return AvailableSets().names; }
+
+}  // namespace lkv

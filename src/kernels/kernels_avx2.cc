@@ -1,0 +1,14 @@
+#include "kernels/avx2_simd.h"
+#include "kernels/kernel_sets.h"
+#include "kernels/simd_rows.h"
+
+namespace lkv {
+
+void FillAvx2Kernels(KernelTable* table) {
+  table->name = "avx2";
+  AddRowKernels(table);
+  AddAvx2Matmul(table);
+  AddAvx2Attention(table);
+}
+
+}  // namespace lkv

@@ -1,0 +1,14 @@
+#include "kernels/avx512_simd.h"
+#include "kernels/kernel_sets.h"
+#include "kernels/simd_rows.h"
+
+namespace lkv {
+
+void FillAvx512Kernels(KernelTable* table) {
+  table->name = "avx512";
+  AddRowKernels(table);
+  AddAvx512Matmul(table);
+  AddAvx512Attention(table);
+}
+
+}  // namespace lkv

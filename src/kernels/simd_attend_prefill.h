@@ -1,0 +1,267 @@
+// Prefill attention of the vector sets: many query tokens, causal. Include
+// after avx2_simd.h or avx512_simd.h.
+//
+// Bound by arithmetic. A row is a (query, head) pair; kPrefillRows rows walk
+// the slots together, so that a page is converted to f32 once for all of them
+// and each load of keys or values feeds several rows. Every row's arithmetic
+// depends on its own query and the slots only: a row sums dimension by
+// dimension and slot by slot, and slots beyond its view have probability 0,
+// which leaves sums as they are. So results do not depend on how a prompt is
+// cut into chunks.
+#pragma once
+
+#include "kernels/simd_exp.h"
+#include "kernels/simd_pages.h"
+
+namespace lkv {
+namespace {
+
+// The rows of one block and where their parts of the scratch are.
+struct PrefillBlock {
+  uint32_t n_rows;     // rows that count
+  uint32_t n_visible;  // slots that the last row sees
+  uint32_t visible[kPrefillRows];
+  const float* q[kPrefillRows];    // rows past n_rows repeat the last one
+  int64_t observed[kPrefillRows];  // kept row of p, or -1
+  float* logits;                   // [kPrefillRows, kAttendChunkSlots]
+  float* o;                        // [kPrefillRows, head_dim]
+  float* page;                     // [2 pages of keys or values] in f32
+};
+
+inline PrefillBlock BlockAt(const AttendPrefillArgs& args, uint32_t first_row) {
+  const uint32_t head_dim = args.run.head_dim;
+  PrefillBlock block;
+  block.n_rows = AtMost(args.n_queries * args.group - first_row, kPrefillRows);
+  block.logits = args.scratch;
+  block.o = block.logits + kPrefillRows * kAttendChunkSlots;
+  block.page = block.o + kPrefillRows * head_dim;
+  Fill(block.o, kPrefillRows * head_dim, 0.0f);
+  uint32_t j = 0;
+  for (uint32_t r = 0; r < kPrefillRows; ++r) {
+    const uint32_t row = first_row + AtMost(r, block.n_rows - 1);
+    const uint32_t query = row / args.group;
+    const uint32_t head = row % args.group;
+    while (j < args.n_observed && args.observed[j] < query) ++j;
+    block.visible[r] = args.n_visible + query;
+    block.q[r] = args.q + query * args.q_stride + size_t{head} * head_dim;
+    bool is_observed = j < args.n_observed && args.observed[j] == query;
+    block.observed[r] =
+        is_observed ? static_cast<int64_t>(j) * args.group + head : -1;
+  }
+  block.n_visible = block.visible[kPrefillRows - 1];
+  return block;
+}
+
+template <Half kHalf>
+inline void ConvertPage(const uint16_t* from, uint32_t n, float* to) {
+  for (uint32_t i = 0; i < n; i += Simd::kLanes) {
+    Simd::Store(to + i, LoadHalf<kHalf>(from + i));
+  }
+}
+
+// Logits of Simd::kLogitRows rows over kPages converted pages of keys.
+template <int kPages>
+inline void RowLogits(const float* keys, uint32_t head_dim,
+                      const float* const* q, float* logits) {
+  constexpr int kVectors = kPages * kPageVectors;
+  const float* rows[Simd::kLogitRows];
+  Simd::F32 sums[Simd::kLogitRows][kVectors];
+  for (int r = 0; r < Simd::kLogitRows; ++r) {
+    rows[r] = q[r];
+    for (Simd::F32& sum : sums[r]) sum = Simd::Zero();
+  }
+  for (uint32_t d = 0; d < head_dim; ++d) {
+    Simd::F32 k[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      k[v] = Simd::Load(keys + (v / kPageVectors * head_dim + d) * kPageSlots +
+                        v % kPageVectors * Simd::kLanes);
+    }
+    for (int r = 0; r < Simd::kLogitRows; ++r) {
+      const Simd::F32 q_of_d = Simd::Set(rows[r][d]);
+      for (int v = 0; v < kVectors; ++v) {
+        sums[r][v] = Simd::MulAdd(k[v], q_of_d, sums[r][v]);
+      }
+    }
+  }
+  for (int r = 0; r < Simd::kLogitRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) {
+      Simd::Store(logits + r * kAttendChunkSlots + v * Simd::kLanes,
+                  sums[r][v]);
+    }
+  }
+}
+
+template <Half kHalf, int kPages>
+inline void PagesLogits(const PageRun& run, uint32_t page,
+                        const PrefillBlock& block, float* logits) {
+  const uint32_t n = kPageSlots * run.head_dim;
+  for (int i = 0; i < kPages; ++i) {
+    ConvertPage<kHalf>(KeysOf(run, page + i), n, block.page + i * n);
+  }
+  for (uint32_t r = 0; r < block.n_rows; r += Simd::kLogitRows) {
+    RowLogits<kPages>(block.page, run.head_dim, block.q + r,
+                      logits + r * kAttendChunkSlots);
+  }
+}
+
+// Adds p times n_slots converted rows of values to kVectors vectors of the
+// output of Simd::kOutputRows rows.
+template <int kVectors>
+inline void AddRowValues(const float* values, uint32_t n_slots,
+                         uint32_t head_dim, const float* p, float* o) {
+  Simd::F32 sums[Simd::kOutputRows][kVectors];
+  for (int r = 0; r < Simd::kOutputRows; ++r) {
+    for (int c = 0; c < kVectors; ++c) {
+      sums[r][c] = Simd::Load(o + r * head_dim + c * Simd::kLanes);
+    }
+  }
+  for (uint32_t slot = 0; slot < n_slots; ++slot) {
+    Simd::F32 v[kVectors];
+    for (int c = 0; c < kVectors; ++c) {
+      v[c] = Simd::Load(values + slot * head_dim + c * Simd::kLanes);
+    }
+    for (int r = 0; r < Simd::kOutputRows; ++r) {
+      const Simd::F32 weight = Simd::Set(p[r * kAttendChunkSlots + slot]);
+      for (int c = 0; c < kVectors; ++c) {
+        sums[r][c] = Simd::MulAdd(v[c], weight, sums[r][c]);
+      }
+    }
+  }
+  for (int r = 0; r < Simd::kOutputRows; ++r) {
+    for (int c = 0; c < kVectors; ++c) {
+      Simd::Store(o + r * head_dim + c * Simd::kLanes, sums[r][c]);
+    }
+  }
+}
+
+// AddRowValues() for n_vectors <= kMax.
+template <int kMax>
+inline void AddRowValuesOf(uint32_t n_vectors, const float* values,
+                           uint32_t n_slots, uint32_t head_dim, const float* p,
+                           float* o) {
+  if constexpr (kMax > 1) {
+    if (n_vectors < kMax) {
+      AddRowValuesOf<kMax - 1>(n_vectors, values, n_slots, head_dim, p, o);
+      return;
+    }
+  }
+  AddRowValues<kMax>(values, n_slots, head_dim, p, o);
+}
+
+// Adds the values of n_slots slots (at most two pages) from page `page` on.
+template <Half kHalf>
+inline void PagesValues(const PageRun& run, uint32_t page, uint32_t n_slots,
+                        const PrefillBlock& block, const float* p) {
+  const uint32_t head_dim = run.head_dim;
+  // Only slots in view: what lies behind them may be NaN.
+  for (uint32_t i = 0; i < n_slots; i += kPageSlots) {
+    ConvertPage<kHalf>(ValuesOf(run, page + i / kPageSlots),
+                       AtMost(n_slots - i, kPageSlots) * head_dim,
+                       block.page + i * head_dim);
+  }
+  const uint32_t n_vectors = head_dim / Simd::kLanes;
+  constexpr uint32_t kMax = Simd::kOutputVectors;
+  const uint32_t n_parts = (n_vectors + kMax - 1) / kMax;
+  const uint32_t part = (n_vectors + n_parts - 1) / n_parts;
+  for (uint32_t r = 0; r < block.n_rows; r += Simd::kOutputRows) {
+    for (uint32_t v = 0; v < n_vectors; v += part) {
+      const uint32_t column = v * Simd::kLanes;
+      AddRowValuesOf<Simd::kOutputVectors>(
+          AtMost(n_vectors - v, part), block.page + column, n_slots, head_dim,
+          p + r * kAttendChunkSlots, block.o + r * head_dim + column);
+    }
+  }
+}
+
+// Softmax of one row over one chunk that starts at slot `first`.
+inline void ChunkSoftmax(const AttendPrefillArgs& args,
+                         const PrefillBlock& block, uint32_t r, uint32_t first,
+                         uint32_t n_padded, RunningSoftmax* softmax) {
+  float* logits = block.logits + r * kAttendChunkSlots;
+  if (block.visible[r] <= first) {
+    Fill(logits, n_padded, 0.0f);
+  } else {
+    uint32_t n_valid = AtMost(block.visible[r] - first, n_padded);
+    float rescale = softmax->AddChunk(logits, n_valid, n_padded);
+    if (rescale != 1.0f) {
+      Multiply(block.o + r * args.run.head_dim, args.run.head_dim, rescale);
+    }
+  }
+  if (block.observed[r] >= 0) {
+    const size_t kept = static_cast<size_t>(block.observed[r]);
+    __builtin_memcpy(args.p + kept * args.p_stride + first, logits,
+                     n_padded * sizeof(float));
+    args.p_max[kept * args.p_max_stride + first / kAttendChunkSlots] =
+        softmax->max;
+  }
+}
+
+// Writes the results of one row.
+inline void FinishRow(const AttendPrefillArgs& args, const PrefillBlock& block,
+                      uint32_t r, uint32_t row, const RunningSoftmax& softmax) {
+  const uint32_t head_dim = args.run.head_dim;
+  const float sum = Simd::SumOf(softmax.sum);
+  args.m[row] = softmax.max;
+  args.l[row] = sum;
+  const float* o = block.o + r * head_dim;
+  float* out = args.out + row / args.group * args.out_stride +
+               size_t{row % args.group} * head_dim;
+  const Simd::F32 divisor = Simd::Set(sum);
+  for (uint32_t d = 0; d < head_dim; d += Simd::kLanes) {
+    Simd::Store(out + d, Simd::Div(Simd::Load(o + d), divisor));
+  }
+  if (block.observed[r] < 0) return;
+  // What lies behind the block's view.
+  const size_t kept = static_cast<size_t>(block.observed[r]);
+  const uint32_t n_seen = PagesFor(block.n_visible) * kPageSlots;
+  const uint32_t n_padded = PagesFor(args.run.n_slots) * kPageSlots;
+  Fill(args.p + kept * args.p_stride + n_seen, n_padded - n_seen, 0.0f);
+  for (uint32_t c = (n_seen + kAttendChunkSlots - 1) / kAttendChunkSlots;
+       c * kAttendChunkSlots < n_padded; ++c) {
+    args.p_max[kept * args.p_max_stride + c] = softmax.max;
+  }
+}
+
+template <Half kHalf>
+void AttendBlock(const AttendPrefillArgs& args, uint32_t first_row) {
+  const PageRun& run = args.run;
+  const PrefillBlock block = BlockAt(args, first_row);
+  RunningSoftmax softmax[kPrefillRows];
+  for (uint32_t first = 0; first < block.n_visible;
+       first += kAttendChunkSlots) {
+    const uint32_t n_slots = AtMost(block.n_visible - first, kAttendChunkSlots);
+    const uint32_t n_pages = PagesFor(n_slots);
+    const uint32_t first_page = first / kPageSlots;
+    uint32_t i = 0;
+    for (; i + Simd::kLogitPages <= n_pages; i += Simd::kLogitPages) {
+      PagesLogits<kHalf, Simd::kLogitPages>(run, first_page + i, block,
+                                            block.logits + i * kPageSlots);
+    }
+    for (; i < n_pages; ++i) {
+      PagesLogits<kHalf, 1>(run, first_page + i, block,
+                            block.logits + i * kPageSlots);
+    }
+    for (uint32_t r = 0; r < block.n_rows; ++r) {
+      ChunkSoftmax(args, block, r, first, n_pages * kPageSlots, &softmax[r]);
+    }
+    for (i = 0; i < n_pages; i += 2) {
+      PagesValues<kHalf>(run, first_page + i,
+                         AtMost(n_slots - i * kPageSlots, 2 * kPageSlots),
+                         block, block.logits + i * kPageSlots);
+    }
+  }
+  for (uint32_t r = 0; r < block.n_rows; ++r) {
+    FinishRow(args, block, r, first_row + r, softmax[r]);
+  }
+}
+
+template <Half kHalf>
+void AttendPrefill(const AttendPrefillArgs& args) {
+  const uint32_t n_rows = args.n_queries * args.group;
+  for (uint32_t row = 0; row < n_rows; row += kPrefillRows) {
+    AttendBlock<kHalf>(args, row);
+  }
+}
+
+}  // namespace
+}  // namespace lkv

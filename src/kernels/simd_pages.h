@@ -1,0 +1,100 @@
+// Pages as the vector sets see them. Include after avx2_simd.h or
+// avx512_simd.h.
+#pragma once
+
+#include "kernels/kernel_table.h"
+#include "kernels/simd_exp.h"
+
+namespace lkv {
+namespace {
+
+// Element type of a page; the values are those of KvType.
+enum class Half { kF16 = 0, kBF16 = 1 };
+
+// Vectors that hold one value of each slot of a page.
+constexpr int kPageVectors = kPageSlots / Simd::kLanes;
+constexpr uint32_t kChunkPages = kAttendChunkSlots / kPageSlots;
+
+template <Half kHalf>
+inline Simd::F32 LoadHalf(const uint16_t* x) {
+  if constexpr (kHalf == Half::kF16) {
+    return Simd::LoadF16(x);
+  } else {
+    return Simd::LoadBF16(x);
+  }
+}
+
+template <Half kHalf>
+inline void StoreHalf(uint16_t* to, Simd::F32 x) {
+  if constexpr (kHalf == Half::kF16) {
+    Simd::StoreF16(to, x);
+  } else {
+    Simd::StoreBF16(to, x);
+  }
+}
+
+inline const uint16_t* KeysOf(const PageRun& run, uint32_t page) {
+  return reinterpret_cast<const uint16_t*>(run.pool +
+                                           run.page_bytes * run.pages[page]);
+}
+
+inline const uint16_t* ValuesOf(const PageRun& run, uint32_t page) {
+  return KeysOf(run, page) + size_t{kPageSlots} * run.head_dim;
+}
+
+inline uint32_t AtMost(uint32_t x, uint32_t limit) {
+  return x < limit ? x : limit;
+}
+
+inline uint32_t PagesFor(uint32_t n_slots) {
+  return (n_slots + kPageSlots - 1) / kPageSlots;
+}
+
+constexpr float kMinusInfinity = -__builtin_inff();
+
+// What a query head's attention over the chunks so far amounts to. The sum
+// keeps one partial sum per lane: lane i adds the slots i mod kLanes, in order.
+struct RunningSoftmax {
+  float max = kMinusInfinity;
+  Simd::F32 sum = Simd::Zero();
+
+  // Turns the logits of one chunk, [n_padded] of which the first n_valid
+  // count, into probabilities relative to the new maximum; those past n_valid
+  // become 0. Returns the factor that earlier sums had to be multiplied by
+  // (`sum` already is). Requires n_valid > 0.
+  float AddChunk(float* logits, uint32_t n_valid, uint32_t n_padded) {
+    for (uint32_t i = n_valid; i < n_padded; ++i) logits[i] = kMinusInfinity;
+    Simd::F32 top = Simd::Load(logits);
+    for (uint32_t i = Simd::kLanes; i < n_padded; i += Simd::kLanes) {
+      top = Simd::Max(top, Simd::Load(logits + i));
+    }
+    float chunk_max = Simd::MaxOf(top);
+    float rescale = 1.0f;
+    if (chunk_max > max) {
+      rescale = ExpOfOne(max - chunk_max);  // 0 in the first chunk
+      max = chunk_max;
+      sum = Simd::Mul(sum, Simd::Set(rescale));
+    }
+    const Simd::F32 max_of_all = Simd::Set(max);
+    for (uint32_t i = 0; i < n_padded; i += Simd::kLanes) {
+      Simd::F32 p = Exp(Simd::Sub(Simd::Load(logits + i), max_of_all));
+      Simd::Store(logits + i, p);
+      sum = Simd::Add(sum, p);
+    }
+    return rescale;
+  }
+};
+
+inline void Multiply(float* x, uint32_t n, float factor) {
+  const Simd::F32 all = Simd::Set(factor);
+  for (uint32_t i = 0; i < n; i += Simd::kLanes) {
+    Simd::Store(x + i, Simd::Mul(Simd::Load(x + i), all));
+  }
+}
+
+inline void Fill(float* x, uint32_t n, float value) {
+  for (uint32_t i = 0; i < n; ++i) x[i] = value;
+}
+
+}  // namespace
+}  // namespace lkv

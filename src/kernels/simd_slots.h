@@ -1,0 +1,91 @@
+// Writing slots, statistics of values and attention mass for the vector sets.
+// Include after avx2_simd.h or avx512_simd.h.
+#pragma once
+
+#include "kernels/simd_exp.h"
+#include "kernels/simd_pages.h"
+
+namespace lkv {
+namespace {
+
+template <Half kHalf>
+void WriteSlot(uint8_t* page, uint32_t slot, uint32_t head_dim, const float* k,
+               const float* v) {
+  uint16_t* keys = reinterpret_cast<uint16_t*>(page);
+  uint16_t* values =
+      keys + size_t{kPageSlots} * head_dim + size_t{slot} * head_dim;
+  for (uint32_t d = 0; d < head_dim; d += Simd::kLanes) {
+    uint16_t converted[Simd::kLanes];
+    StoreHalf<kHalf>(converted, Simd::Load(k + d));
+    for (int i = 0; i < Simd::kLanes; ++i) {
+      keys[size_t{d + i} * kPageSlots + slot] = converted[i];
+    }
+    StoreHalf<kHalf>(values + d, Simd::Load(v + d));
+  }
+}
+
+template <Half kHalf>
+void ValueStats(const uint8_t* page, uint32_t first, uint32_t last,
+                uint32_t head_dim, const float* mean, float* norms,
+                float* distances) {
+  const uint16_t* values =
+      reinterpret_cast<const uint16_t*>(page) + size_t{kPageSlots} * head_dim;
+  for (uint32_t slot = first; slot < last; ++slot) {
+    Simd::F32 norm = Simd::Zero();
+    Simd::F32 distance = Simd::Zero();
+    for (uint32_t d = 0; d < head_dim; d += Simd::kLanes) {
+      Simd::F32 v = LoadHalf<kHalf>(values + size_t{slot} * head_dim + d);
+      Simd::F32 difference = Simd::Sub(v, Simd::Load(mean + d));
+      norm = Simd::MulAdd(v, v, norm);
+      distance = Simd::MulAdd(difference, difference, distance);
+    }
+    norms[slot - first] = __builtin_sqrtf(Simd::SumOf(norm));
+    distances[slot - first] = __builtin_sqrtf(Simd::SumOf(distance));
+  }
+}
+
+// Adds up to 8 heads from `head` on to the masses of one chunk.
+inline void ReduceHeads(const ReduceMassArgs& args, uint32_t head,
+                        uint32_t chunk) {
+  constexpr uint32_t kMaxHeads = 8;
+  const uint32_t n_heads = AtMost(args.group - head, kMaxHeads);
+  Simd::F32 factors[kMaxHeads];
+  for (uint32_t i = 0; i < n_heads; ++i) {
+    const uint32_t g = head + i;
+    const float p_max = args.p_max[g * args.p_max_stride + chunk];
+    factors[i] = Simd::Set(ExpOfOne(p_max - args.m[g]) / args.l[g]);
+  }
+  const Simd::F32 share = Simd::Set(1.0f / static_cast<float>(args.group));
+  const uint32_t first = chunk * kAttendChunkSlots;
+  const uint32_t n_padded = PagesFor(args.n_slots) * kPageSlots;
+  const uint32_t last = AtMost(first + kAttendChunkSlots, n_padded);
+  const float* p = args.p + head * args.p_stride;
+  for (uint32_t i = first; i < last; i += Simd::kLanes) {
+    Simd::F32 max = Simd::Zero();
+    Simd::F32 mean = Simd::Zero();
+    if (head > 0) {
+      max = Simd::Load(args.mass_max + i);
+      mean = Simd::Load(args.mass_mean + i);
+    }
+    Simd::F32 sum = Simd::Zero();
+    for (uint32_t h = 0; h < n_heads; ++h) {
+      Simd::F32 mass =
+          Simd::Mul(Simd::Load(p + h * args.p_stride + i), factors[h]);
+      max = Simd::Max(max, mass);
+      sum = Simd::Add(sum, mass);
+    }
+    Simd::Store(args.mass_max + i, max);
+    Simd::Store(args.mass_mean + i, Simd::MulAdd(sum, share, mean));
+  }
+}
+
+inline void ReduceMass(const ReduceMassArgs& args) {
+  for (uint32_t chunk = 0; chunk * kAttendChunkSlots < args.n_slots; ++chunk) {
+    for (uint32_t head = 0; head < args.group; head += 8) {
+      ReduceHeads(args, head, chunk);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lkv
