@@ -36,8 +36,8 @@ PUBLIC_LAYER = LAYERS["engine"]
 
 # Third-party headers (a prefix of the include path) and who may include them.
 THIRD_PARTY = {
-    "ggml": {"gguf", "testing"},
-    "gguf.h": {"gguf", "testing"},
+    "ggml": {"gguf", "text", "testing"},
+    "gguf.h": {"gguf", "text", "testing"},
     "llama": {"text", "testing"},
     "yaml-cpp/": {"options"},
     "CLI/": {"cli"},
