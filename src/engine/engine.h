@@ -84,15 +84,6 @@ struct Turn {
   SamplerOptions sampler;
 };
 
-// How a caller follows and stops a generation. Each may be empty.
-struct GenerationHooks {
-  // Whole UTF-8 characters as they come; returning false stops.
-  std::function<bool(std::string_view)> on_text;
-  std::function<void(uint32_t)> progress;  // prompt tokens done
-  // Asked once per layer in prefill and once per token.
-  std::function<bool()> cancelled;
-};
-
 struct Request {
   std::vector<int32_t> prompt;
   std::vector<PositionRange> pinned;
@@ -132,14 +123,24 @@ class Engine {
   Status DecodeBatch(std::span<Sequence* const> sequences,
                      std::span<const int32_t> tokens);
 
-  // Prompt to text, on a sequence of its own.
-  Result<Generation> Generate(const Request& request,
-                              const GenerationHooks& hooks);
-  // The same as the next turn of a sequence: its stats and times are those of
-  // the whole sequence. The last token drawn is not in the cache yet: put it
-  // in front of the next turn's prompt.
-  Result<Generation> Continue(Sequence& sequence, const Turn& turn,
-                              const GenerationHooks& hooks);
+  // Prompt to text, on a sequence of its own. `on_text` gets whole UTF-8
+  // characters as they come and returns false to stop; `progress` gets the
+  // prompt tokens done; `cancelled` is asked once per layer in prefill and once
+  // per token. Each may be empty. Being cancelled is not a failure: what was
+  // generated until then is returned.
+  Result<Generation> Generate(
+      const Request& request,
+      const std::function<bool(std::string_view)>& on_text,
+      const std::function<void(uint32_t)>& progress,
+      const std::function<bool()>& cancelled);
+  // The same as the next turn of a sequence; stats and times are those of the
+  // whole sequence. The last token drawn is not in the cache yet: put it in
+  // front of the next turn's prompt.
+  Result<Generation> Continue(
+      Sequence& sequence, const Turn& turn,
+      const std::function<bool(std::string_view)>& on_text,
+      const std::function<void(uint32_t)>& progress,
+      const std::function<bool()>& cancelled);
 
   // Watches the attention of every sequence; nullptr = none.
   void SetObserver(AttentionObserver* observer);
@@ -147,6 +148,10 @@ class Engine {
   struct State;  // engine_state.h
 
  private:
+  friend class Sequence;
+  static Status DecodeBatch(State& engine, std::span<Sequence* const> sequences,
+                            std::span<const int32_t> tokens);
+
   explicit Engine(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

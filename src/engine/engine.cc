@@ -1,0 +1,331 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/engine_state.h"
+
+namespace lkv {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+double MicrosecondsSince(SteadyClock::time_point start) {
+  return std::chrono::duration<double, std::micro>(SteadyClock::now() - start)
+      .count();
+}
+
+// Decode times are stored without allocating up to this many; a longer text
+// grows the array now and then.
+constexpr size_t kReservedSteps = 4096;
+
+// What one turn has produced so far.
+class Reply {
+ public:
+  Reply(const Tokenizer& tokenizer,
+        const std::function<bool(std::string_view)>& on_text)
+      : tokenizer_(tokenizer), on_text_(on_text) {}
+
+  // False when the listener wants no more.
+  bool Add(int32_t token) {
+    tokens_.push_back(token);
+    return Show(stream_.Push(
+        tokenizer_.TokenBytes(token, Tokenizer::Special::kAsText)));
+  }
+
+  Generation Finish(StopReason reason, const Sequence& sequence) {
+    Show(stream_.Finish());
+    Generation generation;
+    generation.tokens = std::move(tokens_);
+    generation.text = std::move(text_);
+    generation.stop_reason = reason;
+    generation.kv = sequence.stats();
+    generation.times = sequence.times();
+    return generation;
+  }
+
+ private:
+  bool Show(const std::string& text) {
+    if (text.empty()) return true;
+    text_ += text;
+    return !on_text_ || on_text_(text);
+  }
+
+  const Tokenizer& tokenizer_;
+  const std::function<bool(std::string_view)>& on_text_;
+  Utf8Stream stream_;
+  std::vector<int32_t> tokens_;
+  std::string text_;
+};
+
+}  // namespace
+
+struct Sequence::State {
+  Engine::State* engine = nullptr;
+  SequenceId id{};
+  uint32_t n_tokens = 0;
+  uint32_t max_tokens = 0;
+  bool cancelled = false;     // the cache holds half a step: no more tokens
+  std::vector<float> logits;  // [vocab_size]
+  StepTimes times;
+};
+
+Sequence::Sequence(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Sequence::~Sequence() { state_->engine->cache->RemoveSequence(state_->id); }
+
+Status Sequence::Prefill(std::span<const int32_t> tokens,
+                         const std::function<void(uint32_t)>& progress,
+                         const std::function<bool()>& cancelled) {
+  CHECK(!tokens.empty() && !state_->cancelled);
+  CHECK(tokens.size() <= state_->max_tokens - state_->n_tokens);
+  Engine::State& engine = *state_->engine;
+  const auto start = SteadyClock::now();
+  size_t done = 0;
+  while (done < tokens.size()) {
+    const uint32_t wanted = static_cast<uint32_t>(tokens.size() - done);
+    const uint32_t n = std::min(engine.cache->ChunkTokens(state_->id, wanted),
+                                engine.executor->max_step_tokens());
+    CHECK(n > 0 && n <= wanted);
+    const bool last = n == wanted;
+
+    engine.entries.assign(1, {state_->id, n});
+    engine.positions.resize(n);
+    for (uint32_t i = 0; i < n; ++i) {
+      engine.positions[i] = state_->n_tokens + i;
+    }
+    engine.logit_rows.clear();
+    if (last) engine.logit_rows.push_back(n - 1);
+    const StepBatch batch{tokens.subspan(done, n), engine.entries,
+                          engine.positions, engine.logit_rows};
+    std::span<float> logits;
+    if (last) logits = state_->logits;
+    Status status =
+        engine.executor->Step(batch, *engine.cache, logits, cancelled);
+    if (!status.ok()) {
+      state_->cancelled = true;
+      return status;
+    }
+    state_->n_tokens += n;
+    done += n;
+    state_->times.prefill_tokens += n;
+    if (progress) progress(static_cast<uint32_t>(done));
+  }
+  state_->times.prefill_s += MicrosecondsSince(start) * 1e-6;
+  return Status();
+}
+
+Status Sequence::Decode(int32_t token) {
+  Sequence* const self = this;
+  return Engine::DecodeBatch(*state_->engine, {&self, 1}, {&token, 1});
+}
+
+std::span<const float> Sequence::logits() const { return state_->logits; }
+
+uint32_t Sequence::n_tokens() const { return state_->n_tokens; }
+
+uint32_t Sequence::max_tokens() const { return state_->max_tokens; }
+
+SequenceStats Sequence::stats() const {
+  return state_->engine->cache->Stats(state_->id);
+}
+
+const StepTimes& Sequence::times() const { return state_->times; }
+
+std::vector<uint32_t> Sequence::ResidentPositions(uint32_t layer,
+                                                  uint32_t kv_head) const {
+  return state_->engine->cache->ResidentPositions(state_->id, layer, kv_head);
+}
+
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Engine::~Engine() = default;
+
+const Tokenizer& Engine::tokenizer() const { return *state_->tokenizer; }
+
+const Architecture& Engine::architecture() const {
+  return state_->executor->architecture();
+}
+
+uint64_t Engine::weight_bytes() const {
+  return state_->executor->weight_bytes();
+}
+
+uint32_t Engine::n_threads() const { return state_->team->n_threads(); }
+
+std::string_view Engine::kernels() const { return state_->kernels_name; }
+
+void Engine::SetObserver(AttentionObserver* observer) {
+  state_->cache->SetObserver(observer);
+}
+
+Result<std::unique_ptr<Sequence>> Engine::Start(
+    const SequenceOptions& options) {
+  const uint64_t n_tokens =
+      uint64_t{options.prompt_tokens} + options.max_new_tokens;
+  if (n_tokens > state_->ctx_tokens) {
+    const uint32_t trained = architecture().trained_context_tokens;
+    const bool at_trained = state_->ctx_tokens == trained;
+    return InvalidArgument(
+        "context: " + std::to_string(options.prompt_tokens) +
+        " prompt tokens and " + std::to_string(options.max_new_tokens) +
+        " new ones make " + std::to_string(n_tokens) + ", more than the " +
+        std::to_string(state_->ctx_tokens) +
+        (at_trained ? " the model was trained for; shorten the prompt, ask for "
+                      "fewer tokens or pass --allow-beyond-trained"
+                    : " of --ctx; shorten the prompt, ask for fewer tokens or "
+                      "raise --ctx"));
+  }
+  Result<SequenceId> id = state_->cache->AddSequence(options);
+  if (!id.ok()) return id.status();
+
+  auto sequence = std::make_unique<Sequence::State>();
+  sequence->engine = state_.get();
+  sequence->id = *id;
+  sequence->max_tokens = static_cast<uint32_t>(n_tokens);
+  sequence->logits.resize(architecture().vocab_size);
+  sequence->times.step_us.reserve(
+      std::min<size_t>(options.max_new_tokens, kReservedSteps));
+  return std::unique_ptr<Sequence>(new Sequence(std::move(sequence)));
+}
+
+Status Engine::DecodeBatch(std::span<Sequence* const> sequences,
+                           std::span<const int32_t> tokens) {
+  return DecodeBatch(*state_, sequences, tokens);
+}
+
+Status Engine::DecodeBatch(State& engine, std::span<Sequence* const> sequences,
+                           std::span<const int32_t> tokens) {
+  CHECK(!sequences.empty() && sequences.size() == tokens.size());
+  CHECK(sequences.size() <= engine.executor->max_step_tokens());
+  const size_t n = sequences.size();
+  const size_t vocab_size = engine.executor->architecture().vocab_size;
+  engine.entries.resize(n);
+  engine.positions.resize(n);
+  engine.logit_rows.resize(n);
+  for (size_t i = 0; i < n; ++i) {
+    const Sequence::State& sequence = *sequences[i]->state_;
+    CHECK(sequence.engine == &engine && !sequence.cancelled);
+    CHECK(sequence.n_tokens < sequence.max_tokens);
+    engine.entries[i] = {sequence.id, 1};
+    engine.positions[i] = sequence.n_tokens;
+    engine.logit_rows[i] = static_cast<uint32_t>(i);
+  }
+  // One sequence takes its logits straight from the kernel; several get them
+  // from a common block, a copy of 0.2 MB each.
+  std::span<float> logits = sequences[0]->state_->logits;
+  if (n > 1) {
+    if (engine.batch_logits.size() < n * vocab_size) {
+      engine.batch_logits.resize(n * vocab_size);
+    }
+    logits = {engine.batch_logits.data(), n * vocab_size};
+  }
+
+  const double policy_before = engine.executor->policy_seconds();
+  const auto start = SteadyClock::now();
+  Status status = engine.executor->Step(
+      {tokens, engine.entries, engine.positions, engine.logit_rows},
+      *engine.cache, logits, {});
+  const double step_us = MicrosecondsSince(start);
+  const double policy_us =
+      (engine.executor->policy_seconds() - policy_before) * 1e6;
+
+  for (size_t i = 0; i < n; ++i) {
+    Sequence::State& sequence = *sequences[i]->state_;
+    if (!status.ok()) {
+      sequence.cancelled = true;
+      continue;
+    }
+    ++sequence.n_tokens;
+    sequence.times.step_us.push_back(static_cast<float>(step_us));
+    sequence.times.decode_us += step_us;
+    sequence.times.policy_us += policy_us;
+    if (n > 1) {
+      std::copy_n(logits.begin() + i * vocab_size, vocab_size,
+                  sequence.logits.begin());
+    }
+  }
+  return status;
+}
+
+Result<Generation> Engine::Generate(
+    const Request& request,
+    const std::function<bool(std::string_view)>& on_text,
+    const std::function<void(uint32_t)>& progress,
+    const std::function<bool()>& cancelled) {
+  if (request.prompt.empty()) {
+    return InvalidArgument("prompt: is empty; give some text");
+  }
+  SequenceOptions options;
+  options.cache = request.cache;
+  options.prompt_tokens = static_cast<uint32_t>(request.prompt.size());
+  options.max_new_tokens = request.max_new_tokens;
+  options.pinned = request.pinned;
+  Result<std::unique_ptr<Sequence>> sequence = Start(options);
+  if (!sequence.ok()) return sequence.status();
+  Turn turn;
+  turn.prompt = request.prompt;
+  turn.max_new_tokens = request.max_new_tokens;
+  turn.ignore_eos = request.ignore_eos;
+  turn.sampler = request.sampler;
+  return Continue(**sequence, turn, on_text, progress, cancelled);
+}
+
+Result<Generation> Engine::Continue(
+    Sequence& sequence, const Turn& turn,
+    const std::function<bool(std::string_view)>& on_text,
+    const std::function<void(uint32_t)>& progress,
+    const std::function<bool()>& cancelled) {
+  if (turn.prompt.empty()) {
+    return InvalidArgument("prompt: is empty; give some text");
+  }
+  const uint64_t n_wanted = turn.prompt.size() + uint64_t{turn.max_new_tokens};
+  const uint32_t n_left = sequence.max_tokens() - sequence.n_tokens();
+  if (n_wanted > n_left) {
+    return InvalidArgument(
+        "context: " + std::to_string(turn.prompt.size()) +
+        " prompt tokens and " + std::to_string(turn.max_new_tokens) +
+        " new ones do not fit the " + std::to_string(n_left) +
+        " left; start a new sequence");
+  }
+  Result<std::unique_ptr<Sampler>> sampler =
+      Sampler::Create(*state_->tokenizer, turn.sampler);
+  if (!sampler.ok()) return sampler.status();
+  for (int32_t token : turn.prompt) (*sampler)->Accept(token);
+
+  Reply reply(*state_->tokenizer, on_text);
+  Status status = sequence.Prefill(turn.prompt, progress, cancelled);
+  if (status.code() == StatusCode::kCancelled) {
+    return reply.Finish(StopReason::kCancelled, sequence);
+  }
+  if (!status.ok()) return status;
+
+  for (uint32_t i = 0; i < turn.max_new_tokens; ++i) {
+    if (cancelled && cancelled()) {
+      return reply.Finish(StopReason::kCancelled, sequence);
+    }
+    if (turn.ignore_eos) {
+      for (int32_t token : state_->end_tokens) {
+        sequence.state_->logits[token] =
+            -std::numeric_limits<float>::infinity();
+      }
+    }
+    const int32_t token = (*sampler)->Sample(sequence.logits());
+    if (state_->tokenizer->IsEndOfGeneration(token)) {
+      return reply.Finish(StopReason::kEndOfText, sequence);
+    }
+    if (!reply.Add(token)) {
+      return reply.Finish(StopReason::kCancelled, sequence);
+    }
+    // The last token's logits would be read by nobody.
+    if (i + 1 == turn.max_new_tokens) break;
+    if (Status s = sequence.Decode(token); !s.ok()) return s;
+  }
+  return reply.Finish(StopReason::kLength, sequence);
+}
+
+}  // namespace lkv

@@ -1,0 +1,35 @@
+// What an open engine holds: the parts that wiring.cc puts together and the
+// loop in engine.cc drives through their interfaces. Private to this folder.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/thread_team.h"
+#include "cache/kv_cache.h"
+#include "engine/engine.h"
+#include "model/executor.h"
+#include "text/tokenizer.h"
+
+namespace lkv {
+
+struct Engine::State {
+  std::unique_ptr<ThreadTeam> team;
+  const char* kernels_name = "";
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<Executor> executor;
+  std::unique_ptr<KvCache> cache;
+
+  uint32_t ctx_tokens = 0;          // longest sequence
+  std::vector<int32_t> end_tokens;  // all that end a text
+
+  // Arguments of the step under way, kept so that a decode step allocates
+  // nothing.
+  std::vector<StepEntry> entries;
+  std::vector<uint32_t> positions;
+  std::vector<uint32_t> logit_rows;
+  std::vector<float> batch_logits;  // [sequences of the batch, vocab_size]
+};
+
+}  // namespace lkv

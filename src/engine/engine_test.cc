@@ -1,0 +1,357 @@
+// The engine on the real model: SmolLM2-135M-Instruct Q4_1.
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lkv {
+namespace {
+
+std::string ModelPath() {
+  const char* path = std::getenv("LKV_TEST_MODEL");
+  return path != nullptr ? path
+                         : LKV_SOURCE_DIR
+             "/.deps/model/SmolLM2-135M-Instruct.Q4_1.gguf";
+}
+
+std::unique_ptr<Engine> OpenEngine(uint32_t n_threads = 0,
+                                   uint32_t ctx_tokens = 0) {
+  EngineOptions options;
+  options.model_path = ModelPath();
+  options.n_threads = n_threads;
+  options.ctx_tokens = ctx_tokens;
+  Result<std::unique_ptr<Engine>> engine = Engine::Open(options);
+  EXPECT_TRUE(engine.ok()) << engine.status().message();
+  return engine.ok() ? *std::move(engine) : nullptr;
+}
+
+// One engine serves all tests that need no other: loading takes longer than
+// most of them.
+Engine& SharedEngine() {
+  static const std::unique_ptr<Engine> engine = OpenEngine();
+  return *engine;
+}
+
+std::vector<int32_t> Tokenize(std::string_view text) {
+  return SharedEngine().tokenizer().Tokenize(text, Tokenizer::Start::kAsTrained,
+                                             Tokenizer::Special::kAsText);
+}
+
+// About 14 tokens a sentence.
+std::vector<int32_t> LongPrompt(uint32_t n_tokens) {
+  std::string text;
+  for (uint32_t i = 0; i < n_tokens / 8; ++i) {
+    text += "On day " + std::to_string(i) + " the keeper wrote that " +
+            std::to_string(i * 37 % 101) + " birds sat on the rocks. ";
+  }
+  std::vector<int32_t> tokens = Tokenize(text);
+  EXPECT_GE(tokens.size(), n_tokens);
+  tokens.resize(n_tokens);
+  return tokens;
+}
+
+Request MakeRequest(std::vector<int32_t> prompt, uint32_t max_new_tokens,
+                    PolicyName policy, Budget budget) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.max_new_tokens = max_new_tokens;
+  request.cache.policy = policy;
+  request.cache.budget = budget;
+  return request;
+}
+
+Generation GenerateOrFail(Engine& engine, const Request& request) {
+  Result<Generation> generation = engine.Generate(request, {}, {}, {});
+  EXPECT_TRUE(generation.ok()) << generation.status().message();
+  return generation.ok() ? *std::move(generation) : Generation{};
+}
+
+constexpr Budget kFullBudget{};
+constexpr Budget kQuarter{Budget::Kind::kShare, 0.25, 0};
+
+// Positions of all lanes that survive a long prompt and a few steps.
+std::vector<std::vector<uint32_t>> ResidentAfter(
+    Engine& engine, std::span<const int32_t> prompt,
+    std::span<const int32_t> continuation) {
+  SequenceOptions options;
+  options.cache.budget = kQuarter;
+  options.prompt_tokens = static_cast<uint32_t>(prompt.size());
+  options.max_new_tokens = static_cast<uint32_t>(continuation.size());
+  Result<std::unique_ptr<Sequence>> sequence = engine.Start(options);
+  EXPECT_TRUE(sequence.ok()) << sequence.status().message();
+  EXPECT_TRUE((*sequence)->Prefill(prompt, {}, {}).ok());
+  for (int32_t token : continuation) {
+    EXPECT_TRUE((*sequence)->Decode(token).ok());
+  }
+  std::vector<std::vector<uint32_t>> resident;
+  const Architecture& a = engine.architecture();
+  for (uint32_t layer = 0; layer < a.n_layers; ++layer) {
+    for (uint32_t head = 0; head < a.n_kv_heads; ++head) {
+      resident.push_back((*sequence)->ResidentPositions(layer, head));
+    }
+  }
+  return resident;
+}
+
+TEST(EngineTest, ContinuesAWellKnownSentence) {
+  const Generation g = GenerateOrFail(
+      SharedEngine(), MakeRequest(Tokenize("The capital of France is"), 8,
+                                  PolicyName::kFull, kFullBudget));
+  EXPECT_NE(g.text.find("Paris"), std::string::npos) << g.text;
+}
+
+TEST(EngineTest, BudgetAboveTheLengthGivesTheFullCachesText) {
+  const std::vector<int32_t> prompt = LongPrompt(600);
+  const Generation full = GenerateOrFail(
+      SharedEngine(), MakeRequest(prompt, 48, PolicyName::kFull, kFullBudget));
+  const Budget roomy{Budget::Kind::kTokens, 1.0, 2000};
+  const Generation lookahead = GenerateOrFail(
+      SharedEngine(), MakeRequest(prompt, 48, PolicyName::kLookahead, roomy));
+  EXPECT_EQ(lookahead.text, full.text);
+  EXPECT_EQ(lookahead.tokens, full.tokens);
+  EXPECT_EQ(lookahead.kv.evicted_tokens, 0u);
+}
+
+TEST(EngineTest, TheSameRequestTwiceGivesTheSameTextAndEvictions) {
+  const std::vector<int32_t> prompt = LongPrompt(1500);
+  const Request request =
+      MakeRequest(prompt, 24, PolicyName::kLookahead, kQuarter);
+  const Generation first = GenerateOrFail(SharedEngine(), request);
+  const Generation second = GenerateOrFail(SharedEngine(), request);
+  EXPECT_EQ(first.text, second.text);
+  EXPECT_GT(first.kv.evicted_tokens, 0u);
+  EXPECT_EQ(first.kv.evicted_tokens, second.kv.evicted_tokens);
+
+  const auto continuation = std::span(prompt).first(24);
+  EXPECT_EQ(ResidentAfter(SharedEngine(), prompt, continuation),
+            ResidentAfter(SharedEngine(), prompt, continuation));
+}
+
+TEST(EngineTest, ThreadsChangeNeitherTextNorEvictions) {
+  const std::vector<int32_t> prompt = LongPrompt(1000);
+  const Request request =
+      MakeRequest(prompt, 24, PolicyName::kLookahead, kQuarter);
+  std::string text;
+  std::vector<std::vector<uint32_t>> resident;
+  for (uint32_t n_threads : {1u, 2u, 3u}) {
+    const std::unique_ptr<Engine> engine = OpenEngine(n_threads);
+    ASSERT_EQ(engine->n_threads(), n_threads);
+    const Generation g = GenerateOrFail(*engine, request);
+    const auto kept =
+        ResidentAfter(*engine, prompt, std::span(prompt).first(24));
+    if (n_threads == 1) {
+      text = g.text;
+      resident = kept;
+    }
+    EXPECT_EQ(g.text, text) << n_threads << " threads";
+    EXPECT_EQ(kept, resident) << n_threads << " threads";
+  }
+}
+
+TEST(EngineTest, ANeighbourInTheBatchChangesNothing) {
+  Engine& engine = SharedEngine();
+  const std::vector<int32_t> prompt = LongPrompt(400);
+  const auto first = std::span(prompt).first(300);
+  const auto second = std::span(prompt).subspan(37, 200);
+  auto start = [&](std::span<const int32_t> tokens) {
+    SequenceOptions options;
+    options.prompt_tokens = static_cast<uint32_t>(tokens.size());
+    options.max_new_tokens = 8;
+    Result<std::unique_ptr<Sequence>> sequence = engine.Start(options);
+    EXPECT_TRUE(sequence.ok()) << sequence.status().message();
+    EXPECT_TRUE((*sequence)->Prefill(tokens, {}, {}).ok());
+    return *std::move(sequence);
+  };
+  const auto alone = start(first);
+  const auto together = start(first);
+  const auto neighbour = start(second);
+  Sequence* const batch[] = {neighbour.get(), together.get()};
+  for (uint32_t i = 0; i < 8; ++i) {
+    ASSERT_TRUE(alone->Decode(prompt[300 + i]).ok());
+    const int32_t tokens[] = {prompt[237 + i], prompt[300 + i]};
+    ASSERT_TRUE(engine.DecodeBatch(batch, tokens).ok());
+    ASSERT_TRUE(std::equal(alone->logits().begin(), alone->logits().end(),
+                           together->logits().begin()))
+        << "step " << i;
+  }
+  EXPECT_EQ(together->n_tokens(), 308u);
+  EXPECT_EQ(neighbour->n_tokens(), 208u);
+}
+
+TEST(EngineTest, BudgetHoldsThroughoutALongPrompt) {
+  const Generation g = GenerateOrFail(
+      SharedEngine(),
+      MakeRequest(LongPrompt(3000), 16, PolicyName::kLookahead, kQuarter));
+  EXPECT_LE(g.kv.resident_bytes_max, g.kv.budget_bytes);
+  EXPECT_GT(g.kv.resident_bytes_max, g.kv.budget_bytes / 2);
+  const uint64_t full_bytes =
+      3016 * SharedEngine().architecture().kv_shape().bytes_per_token();
+  EXPECT_LE(g.kv.budget_bytes, full_bytes / 4 + 1);
+}
+
+TEST(EngineTest, CancelledInPrefillReturnsWhatWasDone) {
+  uint32_t n_asked = 0;
+  uint32_t done = 0;
+  Result<Generation> g = SharedEngine().Generate(
+      MakeRequest(LongPrompt(2000), 16, PolicyName::kLookahead, kQuarter), {},
+      [&](uint32_t n) { done = n; },
+      [&] { return ++n_asked > 40; });  // 30 layers: within the second chunk
+  ASSERT_TRUE(g.ok()) << g.status().message();
+  EXPECT_EQ(g->stop_reason, StopReason::kCancelled);
+  EXPECT_EQ(g->text, "");
+  EXPECT_GT(done, 0u);
+  EXPECT_LT(done, 2000u);
+}
+
+TEST(EngineTest, CancelledWhileGeneratingKeepsTheText) {
+  std::string seen;
+  Result<Generation> g = SharedEngine().Generate(
+      MakeRequest(Tokenize("Once upon a time"), 64, PolicyName::kFull,
+                  kFullBudget),
+      [&](std::string_view text) {
+        seen += text;
+        return true;
+      },
+      {}, [&] { return seen.size() > 20; });
+  ASSERT_TRUE(g.ok()) << g.status().message();
+  EXPECT_EQ(g->stop_reason, StopReason::kCancelled);
+  EXPECT_GT(g->text.size(), 20u);
+  EXPECT_EQ(g->text, seen);
+  EXPECT_LT(g->tokens.size(), 64u);
+}
+
+TEST(EngineTest, ListenerCanStop) {
+  int n_calls = 0;
+  Result<Generation> g = SharedEngine().Generate(
+      MakeRequest(Tokenize("Once upon a time"), 64, PolicyName::kFull,
+                  kFullBudget),
+      [&](std::string_view) { return ++n_calls < 3; }, {}, {});
+  ASSERT_TRUE(g.ok());
+  EXPECT_EQ(n_calls, 3);
+  EXPECT_EQ(g->stop_reason, StopReason::kCancelled);
+}
+
+TEST(EngineTest, ContextOverflowNamesBothNumbersAndTheOption) {
+  Result<Generation> g = SharedEngine().Generate(
+      MakeRequest(LongPrompt(64), 9000, PolicyName::kFull, kFullBudget), {}, {},
+      {});
+  ASSERT_FALSE(g.ok());
+  EXPECT_EQ(g.status().code(), StatusCode::kInvalidArgument);
+  const std::string message(g.status().message());
+  EXPECT_NE(message.find("9064"), std::string::npos) << message;
+  EXPECT_NE(message.find("8192"), std::string::npos) << message;
+  EXPECT_NE(message.find("--allow-beyond-trained"), std::string::npos);
+}
+
+TEST(EngineTest, ContextOptionLimitsAndBeyondTrainedMustBeAllowed) {
+  const std::unique_ptr<Engine> engine = OpenEngine(0, 128);
+  Result<Generation> g = engine->Generate(
+      MakeRequest(LongPrompt(100), 50, PolicyName::kFull, kFullBudget), {}, {},
+      {});
+  ASSERT_FALSE(g.ok());
+  EXPECT_NE(g.status().message().find("--ctx"), std::string::npos);
+
+  EngineOptions options;
+  options.model_path = ModelPath();
+  options.ctx_tokens = 10000;
+  const Status refused = Engine::Open(options).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("--allow-beyond-trained"),
+            std::string::npos);
+}
+
+TEST(EngineTest, StopsAtTheEndOfText) {
+  const ChatMessage message{"user", "Say hello in one word."};
+  Result<TokenizedChat> chat = SharedEngine().tokenizer().TokenizeChat(
+      {&message, 1}, Tokenizer::Reply::kBegin);
+  ASSERT_TRUE(chat.ok()) << chat.status().message();
+  Request request =
+      MakeRequest(chat->tokens, 200, PolicyName::kFull, kFullBudget);
+  const Generation g = GenerateOrFail(SharedEngine(), request);
+  EXPECT_EQ(g.stop_reason, StopReason::kEndOfText);
+  EXPECT_LT(g.tokens.size(), 200u);
+  for (int32_t token : g.tokens) {
+    EXPECT_FALSE(SharedEngine().tokenizer().IsEndOfGeneration(token));
+  }
+
+  request.ignore_eos = true;
+  request.max_new_tokens = static_cast<uint32_t>(g.tokens.size()) + 8;
+  const Generation longer = GenerateOrFail(SharedEngine(), request);
+  EXPECT_EQ(longer.stop_reason, StopReason::kLength);
+  EXPECT_EQ(longer.tokens.size(), request.max_new_tokens);
+  EXPECT_TRUE(
+      std::equal(g.tokens.begin(), g.tokens.end(), longer.tokens.begin()));
+  for (int32_t token : longer.tokens) {
+    EXPECT_FALSE(SharedEngine().tokenizer().IsEndOfGeneration(token));
+  }
+}
+
+TEST(EngineTest, NoNewTokensOnlyReadsThePrompt) {
+  const Generation g = GenerateOrFail(
+      SharedEngine(),
+      MakeRequest(LongPrompt(64), 0, PolicyName::kFull, kFullBudget));
+  EXPECT_EQ(g.stop_reason, StopReason::kLength);
+  EXPECT_TRUE(g.tokens.empty());
+  EXPECT_EQ(g.text, "");
+  EXPECT_EQ(g.kv.n_tokens, 64u);
+  EXPECT_EQ(g.times.prefill_tokens, 64u);
+}
+
+TEST(EngineTest, EmptyPromptIsRefused) {
+  Result<Generation> g = SharedEngine().Generate(
+      MakeRequest({}, 8, PolicyName::kFull, kFullBudget), {}, {}, {});
+  EXPECT_EQ(g.status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(EngineTest, TurnsContinueASequence) {
+  Engine& engine = SharedEngine();
+  const std::vector<int32_t> prompt = LongPrompt(200);
+  SequenceOptions options;
+  options.prompt_tokens = 220;
+  auto start = [&] { return *engine.Start(options); };
+  Turn turn;
+  turn.max_new_tokens = 4;
+
+  const std::unique_ptr<Sequence> split = start();
+  turn.prompt = std::span(prompt).first(150);
+  turn.max_new_tokens = 0;
+  ASSERT_TRUE(engine.Continue(*split, turn, {}, {}, {}).ok());
+  turn.prompt = std::span(prompt).subspan(150);
+  turn.max_new_tokens = 4;
+  Result<Generation> second = engine.Continue(*split, turn, {}, {}, {});
+  ASSERT_TRUE(second.ok());
+
+  EXPECT_EQ(split->n_tokens(), 203u);  // the last token drawn is not fed
+  EXPECT_EQ(second->tokens.size(), 4u);
+  // 17 left, so a turn of 14 and 4 does not fit.
+  turn.prompt = std::span(prompt).first(14);
+  EXPECT_EQ(engine.Continue(*split, turn, {}, {}, {}).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST(EngineTest, BudgetBelowTheFloorNamesTheSmallestLegalOne) {
+  const Budget tiny{Budget::Kind::kBytes, 1.0, 1000};
+  Result<Generation> g = SharedEngine().Generate(
+      MakeRequest(LongPrompt(64), 8, PolicyName::kLookahead, tiny), {}, {}, {});
+  EXPECT_EQ(g.status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(EngineTest, MissingModelIsNotFound) {
+  EngineOptions options;
+  options.model_path = "/nonexistent/model.gguf";
+  const Status status = Engine::Open(options).status();
+  EXPECT_EQ(status.code(), StatusCode::kNotFound);
+  EXPECT_NE(status.message().find("/nonexistent/model.gguf"),
+            std::string_view::npos);
+}
+
+}  // namespace
+}  // namespace lkv

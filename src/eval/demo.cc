@@ -1,0 +1,254 @@
+#include "eval/demo.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "base/check.h"
+#include "eval/forced_run.h"
+#include "eval/hit_rate.h"
+
+namespace lkv {
+namespace {
+
+// Residency is logged at every 8th step: 32 samples of 90 lanes.
+constexpr uint32_t kSampleEvery = 8;
+// Most tokens whose predictions are kept for comparison: 256 rows of 49,152
+// logits are 50 MB for each policy.
+constexpr uint32_t kComparedTokens = 256;
+// Below this a text says nothing about policies.
+constexpr uint32_t kMinForcedTokens = 8;
+
+// Predictions of one run before every n-th token.
+class LogitsLog {
+ public:
+  LogitsLog(size_t vocab_size, uint32_t n_steps)
+      : vocab_size_(vocab_size),
+        every_((n_steps + kComparedTokens - 1) / kComparedTokens) {
+    logits_.reserve((n_steps / every_ + 1) * vocab_size_);
+  }
+
+  uint32_t every() const { return every_; }
+  // Requires calls for steps 0, 1, ...
+  void Add(uint32_t step, std::span<const float> logits) {
+    if (step % every_ != 0) return;
+    logits_.insert(logits_.end(), logits.begin(), logits.end());
+  }
+  std::span<const float> row(uint32_t step) const {
+    return {logits_.data() + step / every_ * vocab_size_, vocab_size_};
+  }
+
+ private:
+  size_t vocab_size_;
+  uint32_t every_;
+  std::vector<float> logits_;
+};
+
+class Demo {
+ public:
+  Demo(Engine& engine, const DemoOptions& options,
+       const std::function<void(std::string_view)>& stage,
+       const std::function<bool()>& cancelled)
+      : engine_(engine),
+        options_(options),
+        stage_(stage),
+        cancelled_(cancelled),
+        shape_(engine.architecture().kv_shape()) {}
+
+  Result<DemoReport> Run();
+
+ private:
+  // One policy's run and what is needed to judge it afterwards.
+  struct PolicyRun {
+    PolicyRun(const KvShape& shape, size_t vocab_size, uint32_t n_steps)
+        : residency(shape), predictions(vocab_size, n_steps) {}
+    DemoRow row;
+    ResidencyLog residency;
+    LogitsLog predictions;
+    FidelityMeter fidelity;
+  };
+
+  Status SplitText();
+  Result<std::unique_ptr<PolicyRun>> RunPolicy(const CacheOptions& cache);
+  // The run that keeps everything: fills hits and fidelity of all others.
+  Status RunShadow(std::span<const std::unique_ptr<PolicyRun>> runs);
+  Status AnswerQuestion(DemoRow* row);
+
+  CacheOptions OptionsOf(PolicyName policy) const {
+    CacheOptions cache = options_.cache;
+    cache.policy = policy;
+    if (policy == PolicyName::kFull) cache.budget = Budget{};
+    return cache;
+  }
+  void Announce(std::string_view what) const {
+    if (stage_) stage_(what);
+  }
+
+  Engine& engine_;
+  const DemoOptions& options_;
+  const std::function<void(std::string_view)>& stage_;
+  const std::function<bool()>& cancelled_;
+  const KvShape shape_;
+  std::vector<int32_t> tokens_;
+  ForcedPart part_;  // inside tokens_
+};
+
+Status Demo::SplitText() {
+  CHECK(options_.context_tokens > 0 && options_.forced_tokens > 0);
+  tokens_ = engine_.tokenizer().Tokenize(
+      options_.text, Tokenizer::Start::kAsTrained, Tokenizer::Special::kAsText);
+  const uint64_t n_wanted =
+      uint64_t{options_.context_tokens} + options_.forced_tokens;
+  const uint64_t n = std::min<uint64_t>(tokens_.size(), n_wanted);
+  const uint64_t n_forced = n * options_.forced_tokens / n_wanted;
+  if (n_forced < std::min(kMinForcedTokens, options_.forced_tokens)) {
+    return InvalidArgument("text: has " + std::to_string(tokens_.size()) +
+                           " tokens; give " + std::to_string(n_wanted) +
+                           ", or at least " +
+                           std::to_string((kMinForcedTokens * n_wanted +
+                                           options_.forced_tokens - 1) /
+                                          options_.forced_tokens));
+  }
+  part_.prefill = std::span(tokens_).first(n - n_forced);
+  part_.decode = std::span(tokens_).subspan(n - n_forced, n_forced);
+  return Status();
+}
+
+Result<std::unique_ptr<Demo::PolicyRun>> Demo::RunPolicy(
+    const CacheOptions& cache) {
+  const uint32_t n_steps = static_cast<uint32_t>(part_.decode.size());
+  auto run = std::make_unique<PolicyRun>(
+      shape_, engine_.architecture().vocab_size, n_steps);
+  const bool evicts = cache.policy != PolicyName::kFull;
+  auto log = [&](const Sequence& sequence) {
+    const uint32_t step =
+        static_cast<uint32_t>(sequence.times().step_us.size());
+    if (step < n_steps) run->predictions.Add(step, sequence.logits());
+    if (evicts && step % kSampleEvery == 1) run->residency.Record(sequence);
+  };
+  Result<std::unique_ptr<Sequence>> sequence = StartAndRunForced(
+      engine_, {&part_, 1}, OptionsFor({&part_, 1}, cache), log, cancelled_);
+  if (!sequence.ok()) return sequence.status();
+
+  const StepTimes& times = (*sequence)->times();
+  DemoRow& row = run->row;
+  row.policy = cache.policy;
+  row.prefill_tokens_per_second = times.prefill_tokens / times.prefill_s;
+  row.decode_tokens_per_second = n_steps / (times.decode_us * 1e-6);
+  row.step = SummarizeSteps(times.step_us);
+  row.policy_share = times.policy_us / times.decode_us;
+  row.kv = (*sequence)->stats();
+  return run;
+}
+
+Status Demo::RunShadow(std::span<const std::unique_ptr<PolicyRun>> runs) {
+  std::vector<const ResidencyLog*> logs;
+  for (const auto& run : runs) logs.push_back(&run->residency);
+  HitRateMeter meter(
+      shape_, {options_.cache.sink_tokens, options_.cache.recent_tokens}, logs);
+  auto compare = [&](const Sequence& sequence) {
+    const uint32_t step =
+        static_cast<uint32_t>(sequence.times().step_us.size());
+    if (step >= part_.decode.size()) return;
+    for (const auto& run : runs) {
+      if (step % run->predictions.every() != 0) continue;
+      run->fidelity.Add(sequence.logits(), run->predictions.row(step),
+                        part_.decode[step]);
+    }
+  };
+  engine_.SetObserver(&meter);
+  Result<std::unique_ptr<Sequence>> shadow =
+      StartAndRunForced(engine_, {&part_, 1},
+                        OptionsFor({&part_, 1}, OptionsOf(PolicyName::kFull)),
+                        compare, cancelled_);
+  engine_.SetObserver(nullptr);
+  if (!shadow.ok()) return shadow.status();
+  for (size_t i = 0; i < runs.size(); ++i) {
+    runs[i]->row.fidelity = runs[i]->fidelity.Result();
+    if (runs[i]->row.policy != PolicyName::kFull) {
+      runs[i]->row.hit = meter.Rates(i);
+    }
+  }
+  return Status();
+}
+
+Status Demo::AnswerQuestion(DemoRow* row) {
+  const std::string content = options_.text + "\n\n" + options_.question;
+  const ChatMessage message{"user", content};
+  Result<TokenizedChat> chat =
+      engine_.tokenizer().TokenizeChat({&message, 1}, Tokenizer::Reply::kBegin);
+  if (!chat.ok()) return chat.status();
+  Request request;
+  request.prompt = chat->tokens;
+  for (const auto& [begin, end] : chat->pinned) {
+    request.pinned.push_back({begin, end});
+  }
+  request.max_new_tokens = options_.answer_tokens;
+  request.cache = OptionsOf(row->policy);
+  Result<Generation> reply = engine_.Generate(request, {}, {}, cancelled_);
+  if (!reply.ok()) return reply.status();
+  if (reply->stop_reason == StopReason::kCancelled) {
+    return Cancelled("demo: stopped on request");
+  }
+  row->answer = reply->text;
+  return Status();
+}
+
+Result<DemoReport> Demo::Run() {
+  if (Status s = SplitText(); !s.ok()) return s;
+  std::vector<std::unique_ptr<PolicyRun>> runs;
+  auto run_policy = [&](std::string_view what,
+                        const CacheOptions& cache) -> Status {
+    Announce(what);
+    Result<std::unique_ptr<PolicyRun>> run = RunPolicy(cache);
+    if (!run.ok()) return run.status();
+    runs.push_back(*std::move(run));
+    return Status();
+  };
+  Status s = run_policy("full cache", OptionsOf(PolicyName::kFull));
+  if (!s.ok()) return s;
+  for (PolicyName policy : options_.policies) {
+    s = run_policy("policy within the budget", OptionsOf(policy));
+    if (!s.ok()) return s;
+  }
+  CacheOptions other_rounding = OptionsOf(PolicyName::kFull);
+  other_rounding.kv_type = other_rounding.kv_type == KvTypeName::kF16
+                               ? KvTypeName::kBF16
+                               : KvTypeName::kF16;
+  s = run_policy("noise floor", other_rounding);
+  if (!s.ok()) return s;
+  Announce("hit rates and fidelity");
+  if (s = RunShadow(runs); !s.ok()) return s;
+
+  DemoReport report;
+  report.context_tokens = static_cast<uint32_t>(part_.prefill.size());
+  report.forced_tokens = static_cast<uint32_t>(part_.decode.size());
+  report.noise_floor = runs.back()->row.fidelity;
+  runs.pop_back();
+  for (const auto& run : runs) report.rows.push_back(std::move(run->row));
+  if (options_.question.empty()) return report;
+  for (DemoRow& row : report.rows) {
+    Announce("a question about the text");
+    if (s = AnswerQuestion(&row); !s.ok()) return s;
+  }
+  return report;
+}
+
+}  // namespace
+
+DemoOptions SourceTableOptions() {
+  DemoOptions options;
+  options.question.clear();
+  options.context_tokens = 1024;
+  options.forced_tokens = 2048;
+  return options;
+}
+
+Result<DemoReport> RunDemo(Engine& engine, const DemoOptions& options,
+                           const std::function<void(std::string_view)>& stage,
+                           const std::function<bool()>& cancelled) {
+  return Demo(engine, options, stage, cancelled).Run();
+}
+
+}  // namespace lkv

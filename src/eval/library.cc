@@ -1,0 +1,248 @@
+// The public face (lookaheadkv/engine.h) over engine and evaluation.
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/engine.h"
+#include "eval/forced_run.h"
+#include "eval/hit_rate.h"
+#include "lookaheadkv/engine.h"
+
+namespace lkv {
+namespace {
+
+SamplerOptions ToSamplerOptions(const GenerateOptions& options) {
+  SamplerOptions sampler;
+  sampler.temperature = options.temperature;
+  sampler.top_k = options.top_k;
+  sampler.top_p = options.top_p;
+  sampler.min_p = options.min_p;
+  sampler.repeat_penalty = options.repeat_penalty;
+  sampler.seed = options.seed;
+  sampler.grammar = options.grammar;
+  return sampler;
+}
+
+Reply::Stop ToStop(StopReason reason) {
+  switch (reason) {
+    case StopReason::kLength:
+      return Reply::Stop::kLength;
+    case StopReason::kEndOfText:
+      return Reply::Stop::kEndOfText;
+    case StopReason::kCancelled:
+      return Reply::Stop::kCancelled;
+  }
+  return Reply::Stop::kCancelled;
+}
+
+double PerSecond(double n, double seconds) {
+  return seconds > 0 ? n / seconds : 0;
+}
+
+}  // namespace
+
+struct Model::State {
+  std::unique_ptr<Engine> engine;
+};
+
+struct Session::State {
+  // What one turn put into the cache.
+  struct FedTurn {
+    std::vector<int32_t> prefill;
+    std::vector<int32_t> decode;
+  };
+
+  Status Admit(std::vector<PositionRange> pinned);
+  Result<std::vector<int32_t>> TokenizePrompt(std::string_view prompt,
+                                              PromptForm form);
+  Result<std::vector<int32_t>> TokenizeMessage(std::string_view message);
+
+  Engine* engine = nullptr;
+  SequenceOptions options;
+  std::unique_ptr<Sequence> sequence;
+  std::vector<FedTurn> turns;
+  std::vector<ChatMessage> messages;  // of a chat, replies included
+  std::vector<int32_t> pending;       // drawn, but not in the cache yet
+  bool broken = false;                // cancelled within a prompt
+};
+
+Status Session::State::Admit(std::vector<PositionRange> pinned) {
+  options.pinned = std::move(pinned);
+  sequence.reset();  // gives its memory back first
+  Result<std::unique_ptr<Sequence>> admitted = engine->Start(options);
+  if (!admitted.ok()) return admitted.status();
+  sequence = *std::move(admitted);
+  return Status();
+}
+
+Result<std::vector<int32_t>> Session::State::TokenizePrompt(
+    std::string_view prompt, PromptForm form) {
+  if (form == PromptForm::kChat) return TokenizeMessage(prompt);
+  return engine->tokenizer().Tokenize(
+      prompt,
+      turns.empty() ? Tokenizer::Start::kAsTrained : Tokenizer::Start::kNone,
+      Tokenizer::Special::kAsText);
+}
+
+Result<std::vector<int32_t>> Session::State::TokenizeMessage(
+    std::string_view message) {
+  const Tokenizer& tokenizer = engine->tokenizer();
+  // Where the last reply began: the chat without it and without this message.
+  size_t reply_begin = 0;
+  if (!messages.empty()) {
+    Result<TokenizedChat> before =
+        tokenizer.TokenizeChat(std::span(messages).first(messages.size() - 1),
+                               Tokenizer::Reply::kBegin);
+    if (!before.ok()) return before.status();
+    reply_begin = before->tokens.size();
+  }
+  messages.push_back({"user", std::string(message)});
+  Result<TokenizedChat> chat =
+      tokenizer.TokenizeChat(messages, Tokenizer::Reply::kBegin);
+  if (!chat.ok()) return chat.status();
+  if (reply_begin == 0) {
+    std::vector<PositionRange> pinned;
+    if (options.cache.pin_system && turns.empty()) {
+      for (const auto& [begin, end] : chat->pinned) {
+        pinned.push_back({begin, end});
+      }
+    }
+    if (turns.empty()) {
+      if (Status s = Admit(std::move(pinned)); !s.ok()) return s;
+    }
+    return std::move(chat->tokens);
+  }
+  // The cache holds the chat up to the end of the last reply, in the tokens
+  // that were drawn; what is new begins with the mark that ends that reply.
+  auto end_mark = std::find_if(
+      chat->tokens.begin() + reply_begin, chat->tokens.end(),
+      [&](int32_t token) { return tokenizer.IsEndOfGeneration(token); });
+  if (end_mark == chat->tokens.end()) {
+    return InvalidArgument(
+        "chat template: does not mark the end of a reply; start a new session "
+        "for each message");
+  }
+  return std::vector<int32_t>(end_mark, chat->tokens.end());
+}
+
+Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Session::~Session() = default;
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+
+Result<Reply> Session::Generate(std::string_view prompt,
+                                const GenerateOptions& options,
+                                const TextCallback& on_text,
+                                const CancelCallback& cancelled) {
+  State& state = *state_;
+  if (state.broken) {
+    return InvalidArgument(
+        "session: was cancelled within a prompt; start a new one");
+  }
+  Result<std::vector<int32_t>> tokens =
+      state.TokenizePrompt(prompt, options.form);
+  if (!tokens.ok()) return tokens.status();
+  std::vector<int32_t> feed = state.pending;
+  feed.insert(feed.end(), tokens->begin(), tokens->end());
+
+  Turn turn;
+  turn.prompt = feed;
+  turn.max_new_tokens = options.max_new_tokens;
+  turn.ignore_eos = options.ignore_eos;
+  turn.sampler = ToSamplerOptions(options);
+  const uint32_t n_before = state.sequence->n_tokens();
+  const StepTimes before = state.sequence->times();
+  Result<Generation> generation =
+      state.engine->Continue(*state.sequence, turn, on_text, {}, cancelled);
+  if (!generation.ok()) return generation.status();
+
+  const size_t n_fed = state.sequence->n_tokens() - n_before;
+  if (n_fed < feed.size()) {
+    state.broken = true;
+  } else {
+    const auto decoded =
+        std::span<const int32_t>(generation->tokens).first(n_fed - feed.size());
+    const auto rest =
+        std::span<const int32_t>(generation->tokens).subspan(decoded.size());
+    state.pending.assign(rest.begin(), rest.end());
+    state.turns.push_back({feed, {decoded.begin(), decoded.end()}});
+    if (options.form == PromptForm::kChat) {
+      state.messages.push_back({"assistant", generation->text});
+    }
+  }
+
+  const StepTimes& times = generation->times;
+  Reply reply;
+  reply.text = std::move(generation->text);
+  reply.stop = ToStop(generation->stop_reason);
+  reply.prompt_tokens = static_cast<uint32_t>(feed.size());
+  reply.generated_tokens = static_cast<uint32_t>(generation->tokens.size());
+  reply.prefill_tokens_per_second =
+      PerSecond(times.prefill_tokens - before.prefill_tokens,
+                times.prefill_s - before.prefill_s);
+  reply.decode_tokens_per_second = PerSecond(
+      static_cast<double>(times.step_us.size() - before.step_us.size()),
+      (times.decode_us - before.decode_us) * 1e-6);
+  return reply;
+}
+
+SessionMemory Session::memory() const {
+  const SequenceStats stats = state_->sequence->stats();
+  SessionMemory memory;
+  memory.budget_bytes = stats.budget_bytes;
+  memory.resident_bytes = stats.resident_bytes;
+  memory.resident_bytes_max = stats.resident_bytes_max;
+  memory.full_bytes = stats.full_bytes;
+  memory.evicted_tokens = stats.evicted_tokens;
+  return memory;
+}
+
+Result<HitRates> Session::MeasureHitRates() const {
+  const State& state = *state_;
+  std::vector<ForcedPart> parts;
+  for (const State::FedTurn& turn : state.turns) {
+    parts.push_back({turn.prefill, turn.decode});
+  }
+  Result<std::vector<HitRates>> rates = lkv::MeasureHitRates(
+      *state.engine, parts, {&state.options, 1}, HitRateOptions{});
+  if (!rates.ok()) return rates.status();
+  return (*rates)[0];
+}
+
+Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Model::~Model() = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+
+Result<Model> Model::Open(const std::string& path,
+                          const ModelOptions& options) {
+  EngineOptions engine_options;
+  engine_options.model_path = path;
+  engine_options.n_threads = options.n_threads;
+  engine_options.activations = options.activations;
+  engine_options.allow_beyond_trained = options.allow_beyond_trained;
+  Result<std::unique_ptr<Engine>> engine = Engine::Open(engine_options);
+  if (!engine.ok()) return engine.status();
+  auto state = std::make_unique<State>();
+  state->engine = *std::move(engine);
+  return Model(std::move(state));
+}
+
+Result<Session> Model::NewSession(const SessionOptions& options) const {
+  auto state = std::make_unique<Session::State>();
+  state->engine = state_->engine.get();
+  state->options.cache = options.cache;
+  state->options.prompt_tokens =
+      options.max_tokens > 0 ? options.max_tokens : trained_context_tokens();
+  if (Status s = state->Admit({}); !s.ok()) return s;
+  return Session(std::move(state));
+}
+
+uint64_t Model::weight_bytes() const { return state_->engine->weight_bytes(); }
+
+uint32_t Model::trained_context_tokens() const {
+  return state_->engine->architecture().trained_context_tokens;
+}
+
+}  // namespace lkv

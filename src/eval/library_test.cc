@@ -1,0 +1,130 @@
+// The public interface on the real model.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "lookaheadkv/engine.h"
+
+namespace lkv {
+namespace {
+
+Model& SharedModel() {
+  static Model model = [] {
+    const char* path = std::getenv("LKV_TEST_MODEL");
+    Result<Model> opened =
+        Model::Open(path != nullptr ? path
+                                    : LKV_SOURCE_DIR
+                        "/.deps/model/SmolLM2-135M-Instruct.Q4_1.gguf",
+                    {});
+    EXPECT_TRUE(opened.ok()) << opened.status().message();
+    return *std::move(opened);
+  }();
+  return model;
+}
+
+Session NewSession(uint32_t max_tokens) {
+  SessionOptions options;
+  options.max_tokens = max_tokens;
+  Result<Session> session = SharedModel().NewSession(options);
+  EXPECT_TRUE(session.ok()) << session.status().message();
+  return *std::move(session);
+}
+
+Reply GenerateOrFail(Session& session, std::string_view prompt,
+                     const GenerateOptions& options) {
+  Result<Reply> reply = session.Generate(prompt, options, {}, {});
+  EXPECT_TRUE(reply.ok()) << reply.status().message();
+  return reply.ok() ? *std::move(reply) : Reply{};
+}
+
+TEST(LibraryTest, GeneratesAndReportsMemoryAndHits) {
+  SessionOptions options;
+  options.max_tokens = 1200;
+  options.cache.budget = {Budget::Kind::kShare, 0.4, 0};
+  Result<Session> session = SharedModel().NewSession(options);
+  ASSERT_TRUE(session.ok()) << session.status().message();
+  std::string prompt;
+  for (int i = 0; i < 100; ++i) {
+    prompt += "Line " + std::to_string(i) + " of a long list. ";
+  }
+  GenerateOptions generate;
+  generate.max_new_tokens = 9;
+  generate.ignore_eos = true;
+  std::string seen;
+  Result<Reply> reply = session->Generate(prompt, generate,
+                                          [&](std::string_view text) {
+                                            seen += text;
+                                            return true;
+                                          },
+                                          {});
+  ASSERT_TRUE(reply.ok()) << reply.status().message();
+  EXPECT_EQ(reply->stop, Reply::Stop::kLength);
+  EXPECT_EQ(reply->generated_tokens, 9u);
+  EXPECT_EQ(reply->text, seen);
+  EXPECT_GT(reply->prefill_tokens_per_second, 0);
+  EXPECT_GT(reply->decode_tokens_per_second, 0);
+
+  const SessionMemory memory = session->memory();
+  EXPECT_LE(memory.resident_bytes_max, memory.budget_bytes);
+  EXPECT_LT(memory.resident_bytes, memory.full_bytes);
+  EXPECT_GT(memory.evicted_tokens, 0u);
+  Result<HitRates> hits = session->MeasureHitRates();
+  ASSERT_TRUE(hits.ok()) << hits.status().message();
+  EXPECT_GT(hits->mass, 0);
+  EXPECT_LT(hits->mass, 1);
+  EXPECT_GT(hits->sampled_steps, 0u);
+}
+
+TEST(LibraryTest, PlainTurnsReadAsOneText) {
+  GenerateOptions none;
+  none.max_new_tokens = 0;
+  GenerateOptions some;
+  some.max_new_tokens = 6;
+  // The cut falls between words, where tokens end.
+  Session whole = NewSession(64);
+  const Reply expected =
+      GenerateOrFail(whole, "The sun rises in the east and sets in the", some);
+  Session split = NewSession(64);
+  GenerateOrFail(split, "The sun rises in the east", none);
+  const Reply reply = GenerateOrFail(split, " and sets in the", some);
+  EXPECT_EQ(reply.text, expected.text);
+}
+
+TEST(LibraryTest, ChatRemembersEarlierMessages) {
+  Session session = NewSession(512);
+  GenerateOptions options;
+  options.form = PromptForm::kChat;
+  options.max_new_tokens = 40;
+  const Reply first =
+      GenerateOrFail(session, "My name is Amelia. Say hello to me.", options);
+  EXPECT_NE(first.text.find("Amelia"), std::string::npos) << first.text;
+  const Reply second = GenerateOrFail(session, "What is my name?", options);
+  EXPECT_NE(second.text.find("Amelia"), std::string::npos) << second.text;
+  // Only the new message was read, with no second system prompt.
+  EXPECT_LT(second.prompt_tokens, first.prompt_tokens);
+}
+
+TEST(LibraryTest, FullSessionSaysSo) {
+  Session session = NewSession(32);
+  GenerateOptions options;
+  options.max_new_tokens = 40;
+  EXPECT_EQ(
+      session.Generate("Once upon a time", options, {}, {}).status().code(),
+      StatusCode::kInvalidArgument);
+}
+
+TEST(LibraryTest, SessionCancelledInAPromptTakesNoMore) {
+  Session session = NewSession(64);
+  Result<Reply> reply = session.Generate(
+      "Once upon a time", {.max_new_tokens = 8}, {}, [] { return true; });
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply->stop, Reply::Stop::kCancelled);
+  EXPECT_EQ(
+      session.Generate("and", {.max_new_tokens = 8}, {}, {}).status().code(),
+      StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace lkv

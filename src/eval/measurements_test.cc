@@ -1,0 +1,193 @@
+// The measurements on the real model, on short texts.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "eval/demo.h"
+#include "eval/forced_run.h"
+#include "eval/hit_rate.h"
+#include "eval/speed.h"
+
+namespace lkv {
+namespace {
+
+Engine& SharedEngine() {
+  static const std::unique_ptr<Engine> engine = [] {
+    const char* path = std::getenv("LKV_TEST_MODEL");
+    EngineOptions options;
+    options.model_path = path != nullptr ? path
+                                         : LKV_SOURCE_DIR
+                             "/.deps/model/SmolLM2-135M-Instruct.Q4_1.gguf";
+    options.activations = ActivationPrecision::kHigh;
+    Result<std::unique_ptr<Engine>> opened = Engine::Open(options);
+    EXPECT_TRUE(opened.ok()) << opened.status().message();
+    return opened.ok() ? *std::move(opened) : nullptr;
+  }();
+  return *engine;
+}
+
+std::vector<int32_t> DemoTokens() {
+  return SharedEngine().tokenizer().Tokenize(
+      DemoText(), Tokenizer::Start::kAsTrained, Tokenizer::Special::kAsText);
+}
+
+CacheOptions ShareOf(PolicyName policy, double share) {
+  CacheOptions cache;
+  cache.policy = policy;
+  cache.budget = {Budget::Kind::kShare, share, 0};
+  return cache;
+}
+
+TEST(DemoTest, TextIsLongEnoughForItsOwnDemonstration) {
+  const DemoOptions options;
+  EXPECT_GE(DemoTokens().size(),
+            options.context_tokens + options.forced_tokens);
+}
+
+TEST(DemoTest, RowsCompareThePoliciesWithTheFullCache) {
+  DemoOptions options;
+  options.context_tokens = 640;
+  options.forced_tokens = 32;
+  options.answer_tokens = 4;
+  options.text.resize(3600);
+  options.cache = ShareOf(PolicyName::kLookahead, 0.4);
+  std::vector<std::string> stages;
+  Result<DemoReport> report =
+      RunDemo(SharedEngine(), options,
+              [&](std::string_view stage) { stages.emplace_back(stage); }, {});
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(report->context_tokens, 640u);
+  EXPECT_EQ(report->forced_tokens, 32u);
+  EXPECT_FALSE(stages.empty());
+  ASSERT_EQ(report->rows.size(), 3u);
+
+  // The full cache agrees with itself exactly: the runs repeat bit for bit.
+  const DemoRow& full = report->rows[0];
+  EXPECT_EQ(full.policy, PolicyName::kFull);
+  EXPECT_EQ(full.fidelity.kl_mean, 0);
+  EXPECT_EQ(full.fidelity.top1_agreement, 1);
+  EXPECT_EQ(full.fidelity.n_tokens, 32u);
+  EXPECT_EQ(full.kv.evicted_tokens, 0u);
+
+  for (size_t i = 1; i < 3; ++i) {
+    const DemoRow& row = report->rows[i];
+    EXPECT_GT(row.kv.evicted_tokens, 0u);
+    EXPECT_LE(row.kv.resident_bytes_max, row.kv.budget_bytes);
+    EXPECT_LT(row.kv.resident_bytes_max, full.kv.resident_bytes_max);
+    EXPECT_GT(row.fidelity.kl_mean, 0);
+    EXPECT_GT(row.hit.mass, 0);
+    EXPECT_LT(row.hit.mass, 1);
+    EXPECT_GE(row.hit.raw, row.hit.mass);
+    EXPECT_EQ(row.hit.sampled_steps, 4u);
+    EXPECT_GT(row.decode_tokens_per_second, 0);
+    EXPECT_FALSE(row.answer.empty());
+  }
+  // Another rounding changes something, but far less than eviction.
+  EXPECT_GT(report->noise_floor.kl_mean, 0);
+  EXPECT_LT(report->noise_floor.kl_mean, report->rows[1].fidelity.kl_mean);
+}
+
+TEST(DemoTest, ShorterTextIsSplitInTheSameProportion) {
+  DemoOptions options;
+  options.text.resize(1500);
+  options.context_tokens = 4096;
+  options.forced_tokens = 256;
+  options.question.clear();
+  Result<DemoReport> report = RunDemo(SharedEngine(), options, {}, {});
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_NEAR(report->context_tokens / report->forced_tokens, 16, 1);
+  EXPECT_TRUE(report->rows[0].answer.empty());
+}
+
+TEST(DemoTest, TextTooShortToCompareIsRefused) {
+  DemoOptions options;
+  options.text = "Too short.";
+  Result<DemoReport> report = RunDemo(SharedEngine(), options, {}, {});
+  EXPECT_EQ(report.status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(DemoTest, CancelledDemoSaysSo) {
+  DemoOptions options;
+  Result<DemoReport> report =
+      RunDemo(SharedEngine(), options, {}, [] { return true; });
+  EXPECT_EQ(report.status().code(), StatusCode::kCancelled);
+}
+
+TEST(MeasureHitRatesTest, RoomForEverythingHitsEverything) {
+  const std::vector<int32_t> tokens = DemoTokens();
+  const ForcedPart part{std::span(tokens).first(400),
+                        std::span(tokens).subspan(400, 12)};
+  const SequenceOptions roomy = OptionsFor({&part, 1}, [] {
+    CacheOptions cache;
+    cache.budget = {Budget::Kind::kTokens, 1.0, 1000};
+    return cache;
+  }());
+  Result<std::vector<HitRates>> rates =
+      MeasureHitRates(SharedEngine(), {&part, 1}, {&roomy, 1}, {});
+  ASSERT_TRUE(rates.ok()) << rates.status().message();
+  EXPECT_DOUBLE_EQ((*rates)[0].mass, 1);
+  EXPECT_DOUBLE_EQ((*rates)[0].topk, 1);
+  EXPECT_DOUBLE_EQ((*rates)[0].raw, 1);
+  EXPECT_EQ((*rates)[0].sampled_steps, 2u);
+}
+
+TEST(MeasureHitRatesTest, EvictionLosesContestableMassFirst) {
+  const std::vector<int32_t> tokens = DemoTokens();
+  const ForcedPart part{std::span(tokens).first(600),
+                        std::span(tokens).subspan(600, 8)};
+  const SequenceOptions small =
+      OptionsFor({&part, 1}, ShareOf(PolicyName::kStreaming, 0.4));
+  Result<std::vector<HitRates>> rates =
+      MeasureHitRates(SharedEngine(), {&part, 1}, {&small, 1}, {});
+  ASSERT_TRUE(rates.ok()) << rates.status().message();
+  EXPECT_GT((*rates)[0].raw, 0.3);
+  EXPECT_LT((*rates)[0].raw, 1);
+  EXPECT_LT((*rates)[0].mass, (*rates)[0].raw);
+}
+
+TEST(SpeedTest, EveryCombinationGivesARow) {
+  SpeedOptions options;
+  options.depths = {0, 64};
+  options.batches = {1, 2};
+  options.gen_tokens = 4;
+  options.prefill_tokens = {48};
+  options.kv_types = {KvTypeName::kF16, KvTypeName::kBF16};
+  uint32_t n_seen = 0;
+  Result<std::vector<SpeedRow>> rows = MeasureSpeed(
+      SharedEngine(), options, [&](const SpeedRow&) { ++n_seen; }, {});
+  ASSERT_TRUE(rows.ok()) << rows.status().message();
+  ASSERT_EQ(rows->size(), 10u);
+  EXPECT_EQ(n_seen, 10u);
+  EXPECT_EQ((*rows)[0].kind, SpeedRow::Kind::kPrefill);
+  EXPECT_EQ((*rows)[4].batch, 2u);
+  EXPECT_EQ((*rows)[4].depth_tokens, 64u);
+  EXPECT_EQ((*rows)[5].kv_type, KvTypeName::kBF16);
+  for (const SpeedRow& row : *rows) {
+    EXPECT_GT(row.tokens_per_second, 0);
+    EXPECT_GT(row.stream_gb_s, 0);
+    if (row.kind == SpeedRow::Kind::kDecode) {
+      EXPECT_GT(row.step.p50_us, 0);
+      EXPECT_GE(row.step.max_us, row.step.p99_us);
+      EXPECT_LT(row.policy_share, 1);
+    }
+  }
+}
+
+TEST(SpeedTest, GivenTextIsRepeatedAsNeeded) {
+  SpeedOptions options;
+  options.depths = {32};
+  options.gen_tokens = 4;
+  options.prefill_tokens = {};
+  options.text = {100, 200, 300};
+  Result<std::vector<SpeedRow>> rows =
+      MeasureSpeed(SharedEngine(), options, {}, {});
+  ASSERT_TRUE(rows.ok()) << rows.status().message();
+  EXPECT_EQ(rows->size(), 1u);
+}
+
+}  // namespace
+}  // namespace lkv

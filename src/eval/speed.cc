@@ -1,0 +1,171 @@
+#include "eval/speed.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+
+#include "base/check.h"
+#include "eval/stream_probe.h"
+
+namespace lkv {
+namespace {
+
+constexpr uint32_t kWarmUpTokens = 32;
+
+// `n` tokens of the text from `first` on, around its end; without a text,
+// pseudo-random ids (a 32-bit LCG, the same for every run).
+std::vector<int32_t> MakeTokens(const SpeedOptions& options,
+                                uint32_t vocab_size, size_t first, size_t n) {
+  std::vector<int32_t> tokens(n);
+  uint32_t state = static_cast<uint32_t>(first) + 1;
+  for (size_t i = 0; i < n; ++i) {
+    if (!options.text.empty()) {
+      tokens[i] = options.text[(first + i) % options.text.size()];
+      continue;
+    }
+    state = state * 1664525u + 1013904223u;
+    tokens[i] = static_cast<int32_t>((uint64_t{state} * vocab_size) >> 32);
+  }
+  return tokens;
+}
+
+class SpeedRun {
+ public:
+  SpeedRun(Engine& engine, const SpeedOptions& options,
+           const std::function<bool()>& cancelled)
+      : engine_(engine),
+        options_(options),
+        cancelled_(cancelled),
+        probe_(engine.n_threads()) {}
+
+  Status WarmUp() {
+    CacheOptions cache = options_.cache;
+    cache.budget = Budget{};
+    cache.policy = PolicyName::kFull;
+    Result<std::unique_ptr<Sequence>> sequence =
+        Start(cache, kWarmUpTokens, kWarmUpTokens, 0);
+    if (!sequence.ok()) return sequence.status();
+    for (int32_t token : Tokens(0, kWarmUpTokens)) {
+      if (Status s = (*sequence)->Decode(token); !s.ok()) return s;
+    }
+    return Status();
+  }
+
+  Result<SpeedRow> Prefill(uint32_t n_tokens, const CacheOptions& cache) {
+    SpeedRow row = NewRow(SpeedRow::Kind::kPrefill, n_tokens, 1, cache);
+    Result<std::unique_ptr<Sequence>> sequence = Start(cache, n_tokens, 0, 0);
+    if (!sequence.ok()) return sequence.status();
+    row.tokens_per_second = n_tokens / (*sequence)->times().prefill_s;
+    row.resident_bytes = (*sequence)->stats().resident_bytes;
+    return row;
+  }
+
+  Result<SpeedRow> Decode(uint32_t depth, uint32_t batch,
+                          const CacheOptions& cache) {
+    SpeedRow row = NewRow(SpeedRow::Kind::kDecode, depth, batch, cache);
+    // A sequence needs one token to start from.
+    const uint32_t n_prompt = std::max(depth, 1u);
+    std::vector<std::unique_ptr<Sequence>> sequences;
+    std::vector<Sequence*> pointers;
+    std::vector<std::vector<int32_t>> forced;
+    for (uint32_t i = 0; i < batch; ++i) {
+      Result<std::unique_ptr<Sequence>> sequence =
+          Start(cache, n_prompt, options_.gen_tokens, i);
+      if (!sequence.ok()) return sequence.status();
+      sequences.push_back(*std::move(sequence));
+      pointers.push_back(sequences.back().get());
+      forced.push_back(Tokens(i + n_prompt, options_.gen_tokens));
+    }
+    std::vector<int32_t> tokens(batch);
+    for (uint32_t step = 0; step < options_.gen_tokens; ++step) {
+      if (cancelled_ && cancelled_()) {
+        return Cancelled("bench: stopped on request");
+      }
+      for (uint32_t i = 0; i < batch; ++i) tokens[i] = forced[i][step];
+      if (Status s = engine_.DecodeBatch(pointers, tokens); !s.ok()) return s;
+    }
+    const StepTimes& times = sequences[0]->times();
+    row.tokens_per_second = batch * static_cast<double>(options_.gen_tokens) /
+                            (times.decode_us * 1e-6);
+    row.step = SummarizeSteps(times.step_us);
+    row.policy_share = times.policy_us / times.decode_us;
+    row.resident_bytes = sequences[0]->stats().resident_bytes;
+    return row;
+  }
+
+ private:
+  std::vector<int32_t> Tokens(size_t first, size_t n) const {
+    return MakeTokens(options_, engine_.architecture().vocab_size, first, n);
+  }
+
+  // A sequence with n_prompt tokens read; `first` shifts the text, so that the
+  // sequences of a batch differ.
+  Result<std::unique_ptr<Sequence>> Start(const CacheOptions& cache,
+                                          uint32_t n_prompt, uint32_t n_new,
+                                          size_t first) {
+    SequenceOptions options;
+    options.cache = cache;
+    options.prompt_tokens = n_prompt;
+    options.max_new_tokens = n_new;
+    Result<std::unique_ptr<Sequence>> sequence = engine_.Start(options);
+    if (!sequence.ok()) return sequence;
+    Status s = (*sequence)->Prefill(Tokens(first, n_prompt), {}, cancelled_);
+    if (!s.ok()) return s;
+    return sequence;
+  }
+
+  SpeedRow NewRow(SpeedRow::Kind kind, uint32_t depth, uint32_t batch,
+                  const CacheOptions& cache) {
+    SpeedRow row;
+    row.kind = kind;
+    row.depth_tokens = depth;
+    row.batch = batch;
+    row.budget = cache.budget;
+    row.kv_type = cache.kv_type;
+    row.n_threads = engine_.n_threads();
+    row.stream_gb_s = probe_.MeasureGigabytesPerSecond();
+    return row;
+  }
+
+  Engine& engine_;
+  const SpeedOptions& options_;
+  const std::function<bool()>& cancelled_;
+  StreamProbe probe_;
+};
+
+}  // namespace
+
+Result<std::vector<SpeedRow>> MeasureSpeed(
+    Engine& engine, const SpeedOptions& options,
+    const std::function<void(const SpeedRow&)>& on_row,
+    const std::function<bool()>& cancelled) {
+  SpeedRun run(engine, options, cancelled);
+  if (Status s = run.WarmUp(); !s.ok()) return s;
+  std::vector<SpeedRow> rows;
+  auto add = [&](Result<SpeedRow> row) -> Status {
+    if (!row.ok()) return row.status();
+    if (on_row) on_row(*row);
+    rows.push_back(*row);
+    return Status();
+  };
+  for (KvTypeName kv_type : options.kv_types) {
+    for (const Budget& budget : options.budgets) {
+      CacheOptions cache = options.cache;
+      cache.kv_type = kv_type;
+      cache.budget = budget;
+      for (uint32_t n_tokens : options.prefill_tokens) {
+        if (Status s = add(run.Prefill(n_tokens, cache)); !s.ok()) return s;
+      }
+      for (uint32_t depth : options.depths) {
+        for (uint32_t batch : options.batches) {
+          if (options.gen_tokens == 0) continue;
+          Status s = add(run.Decode(depth, batch, cache));
+          if (!s.ok()) return s;
+        }
+      }
+    }
+  }
+  return rows;
+}
+
+}  // namespace lkv

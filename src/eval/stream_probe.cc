@@ -1,0 +1,40 @@
+#include "eval/stream_probe.h"
+
+#include <chrono>
+
+namespace lkv {
+namespace {
+
+constexpr size_t kProbeBytes = size_t{256} << 20;
+constexpr size_t kLineWords = kBufferAlignment / sizeof(uint64_t);
+
+}  // namespace
+
+StreamProbe::StreamProbe(uint32_t n_threads)
+    : team_(n_threads),
+      buffer_(kProbeBytes / sizeof(uint64_t)),
+      sums_(n_threads * kLineWords) {}
+
+double StreamProbe::MeasureGigabytesPerSecond() {
+  const size_t n_lines = buffer_.size() / kLineWords;
+  const auto start = std::chrono::steady_clock::now();
+  team_.Run([&](TeamMember& me) {
+    const Share share = me.ShareOf(n_lines);
+    // One sum per word of a line: independent, so that the additions never
+    // wait for each other and the reads set the pace.
+    uint64_t sums[kLineWords] = {};
+    for (size_t line = share.begin; line < share.end; ++line) {
+      const uint64_t* words = buffer_.data() + line * kLineWords;
+      for (size_t i = 0; i < kLineWords; ++i) sums[i] += words[i];
+    }
+    for (size_t i = 0; i < kLineWords; ++i) {
+      sums_[me.index() * kLineWords + i] = sums[i];
+    }
+  });
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
+  return static_cast<double>(kProbeBytes) / seconds * 1e-9;
+}
+
+}  // namespace lkv
