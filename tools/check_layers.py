@@ -103,6 +103,32 @@ def violation_of_other_include(
     return "unknown third-party header; name its adapter in check_layers.py"
 
 
+def includes_of(path: pathlib.Path) -> list[tuple[int, str]]:
+    """Returns (line number, header) of every include in a file."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    matches = [(n, INCLUDE.match(line)) for n, line in enumerate(lines, 1)]
+    return [(n, match.group(2)) for n, match in matches if match]
+
+
+def test_files(root: pathlib.Path, files: list[pathlib.Path]) -> set:
+    """Returns x_test.cc, src/testing, and headers that only these include."""
+    tests = {
+        path
+        for path in files
+        if path.stem.endswith("_test")
+        or path.is_relative_to(root / "src" / "testing")
+    }
+    includers: dict[pathlib.Path, set] = {}
+    for path in files:
+        for _, header in includes_of(path):
+            includers.setdefault(root / "src" / header, set()).add(path)
+    return tests | {
+        path
+        for path in files
+        if path in includers and includers[path] <= tests
+    }
+
+
 def violations(root: pathlib.Path) -> list[str]:
     found = []
     files = [
@@ -111,26 +137,23 @@ def violations(root: pathlib.Path) -> list[str]:
         for path in sorted((root / top).rglob("*"))
         if path.suffix in SUFFIXES
     ]
+    tests = test_files(root, files)
     for path in files:
         relative = path.relative_to(root)
         folder = relative.parts[1]
         if folder != "lookaheadkv" and folder not in LAYERS:
             found.append(f"{relative}: {folder} is not in the layer table")
             continue
-        is_test = path.stem.endswith("_test") or folder == "testing"
-        lines = path.read_text(encoding="utf-8").splitlines()
-        for number, line in enumerate(lines, start=1):
-            match = INCLUDE.match(line)
-            if not match:
-                continue
-            header = match.group(2)
+        for number, header in includes_of(path):
             target = header.partition("/")[0]
             if target in LAYERS or target == "lookaheadkv":
                 reason = violation_of_project_include(
-                    root, folder, is_test, header
+                    root, folder, path in tests, header
                 )
             else:
-                reason = violation_of_other_include(folder, is_test, header)
+                reason = violation_of_other_include(
+                    folder, path in tests, header
+                )
             if reason:
                 found.append(f"{relative}:{number}: {header}: {reason}")
     if not files:

@@ -18,8 +18,10 @@ CLEAN = {
     '#include "lookaheadkv/engine.h"\n',
     "src/gguf/file.cc": '#include "gguf.h"\n',
     "src/testing/oracle.h": "#include <llama.h>\n",
+    "src/store/pool_cases.h": "#include <gtest/gtest.h>\n",
     "src/store/pool_test.cc": '#include <gtest/gtest.h>\n'
-    '#include "store/pool.h"\n#include "testing/oracle.h"\n',
+    '#include "store/pool.h"\n#include "store/pool_cases.h"\n'
+    '#include "testing/oracle.h"\n',
 }
 
 
@@ -40,6 +42,11 @@ class CheckLayersTest(unittest.TestCase):
         self.assertEqual(
             self.violations_with("src/store/x.cc", '"store/pool.h"'), []
         )
+
+    def test_header_of_tests_stops_being_one_in_the_product(self):
+        found = self.violations_with("src/store/x.cc", '"store/pool_cases.h"')
+        self.assertEqual(len(found), 1, found)
+        self.assertTrue(found[0].startswith("src/store/pool_cases.h"), found)
 
     def test_each_planted_violation_is_named(self):
         planted = {

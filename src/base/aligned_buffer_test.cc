@@ -46,11 +46,11 @@ TEST(AlignedBufferTest, MovedFromIsEmpty) {
   AlignedBuffer<int> b = std::move(a);
   EXPECT_EQ(b.size(), 8u);
   EXPECT_EQ(b[3], 7);
-  EXPECT_EQ(a.size(), 0u);  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(a.size(), 0u);  // NOLINT
   EXPECT_EQ(a.data(), nullptr);
   a = std::move(b);
   EXPECT_EQ(a[3], 7);
-  EXPECT_EQ(b.size(), 0u);  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(b.size(), 0u);  // NOLINT
 }
 
 TEST(AlignedBufferDeathTest, RefusesSizeThatOverflows) {
