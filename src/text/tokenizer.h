@@ -9,9 +9,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lookaheadkv/status.h"
+#include "text/utf8_stream.h"
 
 struct llama_model;
 struct llama_vocab;
@@ -32,15 +34,23 @@ struct TokenizedChat {
 
 class Tokenizer {
  public:
-  // Loads the vocabulary of a GGUF file (0.1 to 0.7 s).
+  // Loads the vocabulary of a GGUF file (0.1 to 0.7 s). kNotFound: it cannot be
+  // opened; kCorrupt: no GGUF, or its vocabulary is damaged or of an unknown
+  // kind. A file without vocabulary (tokenizer.ggml.model "none") opens too:
+  // it knows token numbers, but no text.
   static Result<std::unique_ptr<Tokenizer>> Open(const std::string& path);
   ~Tokenizer();
+
+  // Beyond the longest context of any model; libllama counts in int32.
+  static constexpr size_t kPieceBytes = size_t{64} << 20;
 
   enum class Special { kAsText, kParse };  // how "<|im_start|>" is read
   enum class Start { kNone, kAsTrained };  // whether BOS is put in front
 
   // Invalid UTF-8 bytes are legal input: they become byte tokens or the
-  // vocabulary's unknown token, never an error.
+  // vocabulary's unknown token, never an error. BOS is not doubled when the
+  // text begins with it. No EOS is appended. Text beyond kPieceBytes is
+  // tokenised in pieces of that size, cut after a line end where there is one.
   std::vector<int32_t> Tokenize(std::string_view text, Start start,
                                 Special special) const;
   // The bytes of one token; may be part of a UTF-8 character.
@@ -51,9 +61,11 @@ class Tokenizer {
   uint32_t vocab_size() const;
 
   bool has_chat_template() const;
-  // Applies the model's own template (built-in list of libllama). `add_reply`
-  // appends the start of the assistant's turn. kInvalidArgument when the model
-  // carries no usable template.
+  // Applies the model's own template (built-in list of libllama). kBegin
+  // appends the start of the assistant's turn. Markers such as "<|im_end|>"
+  // that stand inside a message's content are plain text: they end no turn.
+  // kInvalidArgument when the model carries no usable template, or a message
+  // contains a NUL byte.
   enum class Reply { kOmit, kBegin };
   Result<TokenizedChat> TokenizeChat(std::span<const ChatMessage> messages,
                                      Reply reply) const;
@@ -64,20 +76,6 @@ class Tokenizer {
   struct State;
   explicit Tokenizer(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
-};
-
-// Streams token bytes as whole UTF-8 characters: holds back the bytes of an
-// unfinished character until the rest arrives.
-class Utf8Stream {
- public:
-  // Returns what can be shown now. Bytes that can never become a character
-  // come out as U+FFFD.
-  std::string Push(std::string_view bytes);
-  // The rest, when no more bytes follow.
-  std::string Finish();
-
- private:
-  std::string pending_;
 };
 
 }  // namespace lkv

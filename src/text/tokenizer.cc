@@ -1,0 +1,265 @@
+#include "text/tokenizer.h"
+
+#include <exception>
+#include <optional>
+
+#include "base/check.h"
+#include "llama.h"
+#include "text/chat_prompt.h"
+#include "text/vocabulary.h"
+
+namespace lkv {
+namespace {
+
+// Where to end the first piece of a text that is longer than a piece.
+size_t PieceEnd(std::string_view text) {
+  if (text.size() <= Tokenizer::kPieceBytes) return text.size();
+  size_t line_end = text.rfind('\n', Tokenizer::kPieceBytes - 1);
+  if (line_end != text.npos) return line_end + 1;
+  // No line ends: between two characters.
+  size_t end = Tokenizer::kPieceBytes;
+  auto continues = [&](size_t i) {
+    return (static_cast<uint8_t>(text[i]) & 0xc0) == 0x80;
+  };
+  for (int i = 0; i < 3 && continues(end); ++i) --end;
+  return end;
+}
+
+// Answers whether ranges that come in ascending order overlap any of a list.
+class OverlapCursor {
+ public:
+  explicit OverlapCursor(const std::vector<ByteRange>& list) : list_(list) {}
+
+  bool Overlaps(ByteRange range) {
+    while (next_ < list_.size() && list_[next_].end <= range.begin) ++next_;
+    return next_ < list_.size() && list_[next_].begin < range.end &&
+           range.begin < range.end;
+  }
+
+ private:
+  const std::vector<ByteRange>& list_;
+  size_t next_ = 0;
+};
+
+// Extends the last range when index follows it, else begins a new one.
+void AddPinned(uint32_t index, TokenizedChat* chat) {
+  if (!chat->pinned.empty() && chat->pinned.back().second == index) {
+    ++chat->pinned.back().second;
+  } else {
+    chat->pinned.push_back({index, index + 1});
+  }
+}
+
+}  // namespace
+
+struct Tokenizer::State {
+  VocabularyModel model;
+  const llama_vocab* vocab = nullptr;
+  bool has_text = false;               // false: token numbers only
+  llama_token bos = LLAMA_TOKEN_NULL;  // null when the model wants none
+
+  // Appends the tokens of a piece of text, without BOS.
+  void TokenizePiece(std::string_view text, Special special,
+                     std::vector<int32_t>* tokens) const {
+    const bool parse = special == Special::kParse;
+    const auto n_bytes = static_cast<int32_t>(text.size());
+    const size_t begin = tokens->size();
+    // A guess that holds for most text; else libllama says how many.
+    int32_t n = n_bytes / 2 + 16;
+    while (true) {
+      tokens->resize(begin + static_cast<size_t>(n));
+      int32_t n_written = 0;
+      try {
+        n_written = llama_tokenize(vocab, text.data(), n_bytes,
+                                   tokens->data() + begin, n,
+                                   /*add_special=*/false, parse);
+      } catch (const std::exception&) {
+        // Tables that are damaged in a corner that loading did not touch.
+      }
+      if (n_written >= 0) {
+        tokens->resize(begin + static_cast<size_t>(n_written));
+        return;
+      }
+      n = -n_written;
+    }
+  }
+
+  std::string TokenBytes(int32_t token, Special special) const;
+  std::optional<std::vector<ByteRange>> PlaceTokens(
+      std::span<const int32_t> tokens, std::string_view text) const;
+  std::optional<TokenizedChat> TokenizeWhole(const ChatPrompt& prompt,
+                                             std::vector<int32_t> tokens) const;
+  TokenizedChat TokenizeParts(const ChatPrompt& prompt) const;
+};
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::Open(const std::string& path) {
+  Result<VocabularyModel> model = LoadVocabulary(path);
+  if (!model.ok()) return model.status();
+  auto state = std::make_unique<State>();
+  state->model = std::move(*model);
+  state->vocab = llama_model_get_vocab(state->model.get());
+  state->has_text = llama_vocab_type(state->vocab) != LLAMA_VOCAB_TYPE_NONE;
+  if (state->has_text && llama_vocab_get_add_bos(state->vocab)) {
+    state->bos = llama_vocab_bos(state->vocab);
+  }
+  return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(state)));
+}
+
+Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Tokenizer::~Tokenizer() = default;
+
+std::vector<int32_t> Tokenizer::Tokenize(std::string_view text, Start start,
+                                         Special special) const {
+  std::vector<int32_t> tokens;
+  if (!state_->has_text) return tokens;
+  while (!text.empty()) {
+    const size_t end = PieceEnd(text);
+    state_->TokenizePiece(text.substr(0, end), special, &tokens);
+    text.remove_prefix(end);
+  }
+  const bool begins_with_bos = !tokens.empty() && tokens[0] == state_->bos;
+  if (start == Start::kAsTrained && state_->bos != LLAMA_TOKEN_NULL &&
+      !begins_with_bos) {
+    tokens.insert(tokens.begin(), state_->bos);
+  }
+  return tokens;
+}
+
+std::string Tokenizer::State::TokenBytes(int32_t token, Special special) const {
+  if (!has_text) return {};
+  std::string bytes(16, '\0');
+  while (true) {
+    int32_t n = llama_token_to_piece(vocab, token, bytes.data(),
+                                     static_cast<int32_t>(bytes.size()),
+                                     /*lstrip=*/0, special == Special::kParse);
+    if (n >= 0) {
+      bytes.resize(static_cast<size_t>(n));
+      return bytes;
+    }
+    bytes.resize(static_cast<size_t>(-n));
+  }
+}
+
+std::string Tokenizer::TokenBytes(int32_t token, Special special) const {
+  CHECK(token >= 0 && static_cast<uint32_t>(token) < vocab_size());
+  return state_->TokenBytes(token, special);
+}
+
+std::string Tokenizer::Detokenize(std::span<const int32_t> tokens) const {
+  if (!state_->has_text) return {};
+  std::string text(tokens.size() * 4 + 16, '\0');
+  while (true) {
+    int32_t n = llama_detokenize(
+        state_->vocab, tokens.data(), static_cast<int32_t>(tokens.size()),
+        text.data(), static_cast<int32_t>(text.size()),
+        /*remove_special=*/true, /*unparse_special=*/false);
+    if (n >= 0) {
+      text.resize(static_cast<size_t>(n));
+      return text;
+    }
+    text.resize(static_cast<size_t>(-n));
+  }
+}
+
+bool Tokenizer::IsEndOfGeneration(int32_t token) const {
+  return llama_vocab_is_eog(state_->vocab, token);
+}
+
+uint32_t Tokenizer::vocab_size() const {
+  return static_cast<uint32_t>(llama_vocab_n_tokens(state_->vocab));
+}
+
+const llama_vocab* Tokenizer::vocab() const { return state_->vocab; }
+
+bool Tokenizer::has_chat_template() const {
+  return llama_model_chat_template(state_->model.get(), nullptr) != nullptr;
+}
+
+// The bytes of `text` that every token covers; empty when the vocabulary
+// normalises text, so that pieces and text differ.
+std::optional<std::vector<ByteRange>> Tokenizer::State::PlaceTokens(
+    std::span<const int32_t> tokens, std::string_view text) const {
+  std::vector<ByteRange> places;
+  places.reserve(tokens.size());
+  size_t at = 0;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    std::string piece = TokenBytes(tokens[i], Special::kParse);
+    // In front of the text may stand a BOS that is not in it.
+    if (i == 0 && tokens[i] == bos && !text.starts_with(piece)) piece.clear();
+    std::string_view bytes = piece;
+    // SentencePiece puts a space in front of text and after special tokens.
+    if (bytes.starts_with(' ') && !text.substr(at).starts_with(bytes)) {
+      bytes.remove_prefix(1);
+    }
+    if (!text.substr(at).starts_with(bytes)) return {};
+    places.push_back({at, at + bytes.size()});
+    at += bytes.size();
+  }
+  if (at != text.size()) return {};
+  return places;
+}
+
+// `tokens` of the whole prompt as the model was trained on it; empty when they
+// cannot be placed, or a marker that somebody wrote into a message became a
+// special token: it must not act as one.
+std::optional<TokenizedChat> Tokenizer::State::TokenizeWhole(
+    const ChatPrompt& prompt, std::vector<int32_t> tokens) const {
+  std::optional<std::vector<ByteRange>> places =
+      PlaceTokens(tokens, prompt.text);
+  if (!places) return {};
+  OverlapCursor contents(prompt.contents);
+  OverlapCursor evictable(prompt.evictable);
+  TokenizedChat chat{.tokens = std::move(tokens), .pinned = {}};
+  for (size_t i = 0; i < chat.tokens.size(); ++i) {
+    const ByteRange place = (*places)[i];
+    const bool in_content = contents.Overlaps(place);
+    if (in_content && llama_vocab_is_control(vocab, chat.tokens[i])) return {};
+    if (!evictable.Overlaps(place)) AddPinned(static_cast<uint32_t>(i), &chat);
+  }
+  return chat;
+}
+
+// Contents and markers each by themselves: a few tokens at the seams may
+// differ from those of the whole, but the places are certain.
+TokenizedChat Tokenizer::State::TokenizeParts(const ChatPrompt& prompt) const {
+  const std::string_view text = prompt.text;
+  OverlapCursor evictable(prompt.evictable);
+  TokenizedChat chat;
+  if (bos != LLAMA_TOKEN_NULL) {
+    chat.tokens.push_back(bos);
+    AddPinned(0, &chat);
+  }
+  auto add = [&](ByteRange part, Special special) {
+    auto first = static_cast<uint32_t>(chat.tokens.size());
+    TokenizePiece(text.substr(part.begin, part.end - part.begin), special,
+                  &chat.tokens);
+    if (evictable.Overlaps(part)) return;
+    for (uint32_t i = first; i < chat.tokens.size(); ++i) AddPinned(i, &chat);
+  };
+  size_t at = 0;
+  for (ByteRange content : prompt.contents) {
+    add({at, content.begin}, Special::kParse);
+    add(content, Special::kAsText);
+    at = content.end;
+  }
+  add({at, text.size()}, Special::kParse);
+  return chat;
+}
+
+Result<TokenizedChat> Tokenizer::TokenizeChat(
+    std::span<const ChatMessage> messages, Reply reply) const {
+  const char* chat_template =
+      llama_model_chat_template(state_->model.get(), nullptr);
+  if (!state_->has_text || chat_template == nullptr) {
+    return InvalidArgument(
+        "chat: the model carries no chat template; give the prompt as plain "
+        "text");
+  }
+  Result<ChatPrompt> prompt = RenderChat(chat_template, messages, reply);
+  if (!prompt.ok()) return prompt.status();
+  std::optional<TokenizedChat> chat = state_->TokenizeWhole(
+      *prompt, Tokenize(prompt->text, Start::kAsTrained, Special::kParse));
+  return chat ? std::move(*chat) : state_->TokenizeParts(*prompt);
+}
+
+}  // namespace lkv
