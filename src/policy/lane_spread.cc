@@ -109,7 +109,7 @@ void LaneSpread::Respread(uint32_t n_tokens, uint32_t total_pages) {
                         static_cast<uint32_t>(kFloorShare * total_pages / n)));
 
   if (text_fits) {
-    if (cap_pages != cap_pages_) {
+    if (!text_fits_ || cap_pages != cap_pages_) {
       std::span<uint32_t> targets = Participants(target_);
       std::fill(targets.begin(), targets.end(), cap_pages);
     }

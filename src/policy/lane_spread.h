@@ -66,13 +66,12 @@ class LaneSpread {
   void Observe(uint32_t lane, float contestable_mass, uint32_t tokens_since);
 
   // Ends a step after which the sequence has n_tokens tokens, with total_pages
-  // for all participating lanes together. No target exceeds what the text can
-  // fill (ceil(n_tokens / 16) + 1 pages, or floor_pages if that is more) nor
-  // pages_per_lane; while
-  // all of that fits, every lane may hold it. A changed total scales the
-  // targets at once; the rest of the movement is one page per lane for every 64
-  // tokens since the last. Requires total_pages >= participating lanes *
-  // floor_pages. O(lanes log lanes) when something changes, else O(1).
+  // for all participating lanes together. No target exceeds pages_per_lane or
+  // what the text can fill (ceil(n_tokens / 16) + 1 pages, or floor_pages if
+  // that is more); while all of that fits, every lane may hold it. A changed
+  // total scales the targets at once; all other movement is one page per lane
+  // for every 64 tokens since the last. Requires total_pages >= participating
+  // lanes * floor_pages. O(lanes log lanes) when something changes, else O(1).
   void Respread(uint32_t n_tokens, uint32_t total_pages);
 
   // Pages that `lane` may hold. Sums to at most total_pages over the

@@ -1,0 +1,148 @@
+#include "policy/window_controller.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+namespace lkv {
+namespace {
+
+TEST(WindowLawTest, TheSourcesLawGivesItsNumbers) {
+  auto law = [](double change) {
+    return WindowLawTokens(WindowLaw::kSource, 2048, change, 0.1);
+  };
+  EXPECT_DOUBLE_EQ(law(0.1), 3072);               // sigma(0) = 1/2
+  EXPECT_NEAR(law(1.1), 2048 * 1.7310586, 0.01);  // sigma(1)
+  EXPECT_NEAR(law(0.0), 2048 * 1.4750208, 0.01);  // sigma(-0.1)
+  for (double change : {0.0, 0.1, 0.69, 5.0, 30.0}) {
+    EXPECT_GT(law(change), 2048);
+    EXPECT_LT(law(change), 4096);
+  }
+}
+
+TEST(WindowLawTest, TheSymmetricLawSpansAQuarterToFourBases) {
+  auto law = [](double change, double threshold) {
+    return WindowLawTokens(WindowLaw::kSymmetric, 2048, change, threshold);
+  };
+  EXPECT_DOUBLE_EQ(law(0.1, 0.1), 2048);
+  EXPECT_NEAR(law(10, 0.1), 8192, 0.1);
+  EXPECT_NEAR(law(0, 10), 512, 0.1);
+  // Full change (ln 2) and none, at the default threshold.
+  EXPECT_NEAR(law(std::log(2.0), 0.1), 8132, 5);
+  EXPECT_NEAR(law(0, 0.1), 1079, 1);
+}
+
+WindowController::Options Dynamic() {
+  return {
+      .strategy = WindowStrategy::kDynamic,
+      .limits = {.base_tokens = 1024, .min_tokens = 256, .max_tokens = 4096},
+      .budget_tokens = 5000};
+}
+
+// Tokens seen when a controller is past its first 2 * base.
+constexpr uint32_t kLate = 3000;
+
+TEST(WindowControllerTest, StartsAtTheMaximumAndShrinksOnlyAfterTwoBases) {
+  WindowController controller(Dynamic());
+  for (uint32_t n = 0; n <= 2048; ++n) {
+    controller.Update(0, n);
+    ASSERT_EQ(controller.window_tokens(), 4096u) << n;
+  }
+  controller.Update(0, 2049);
+  EXPECT_EQ(controller.window_tokens(), 528u);  // 1024 * 0.527, whole pages
+}
+
+TEST(WindowControllerTest, GrowsWhenThePatternChanges) {
+  WindowController controller(Dynamic());
+  controller.Update(0, kLate);
+  uint32_t small = controller.window_tokens();
+  controller.Update(0.3, kLate + 32);
+  EXPECT_GT(controller.window_tokens(), 2048u);
+  EXPECT_GT(controller.window_tokens(), small);
+}
+
+TEST(WindowControllerTest, StaysWithinItsLimits) {
+  WindowController::Options options = Dynamic();
+  options.limits = {.base_tokens = 1024, .min_tokens = 800, .max_tokens = 1536};
+  WindowController controller(options);
+  controller.Update(0, kLate);
+  EXPECT_EQ(controller.window_tokens(), 800u);
+  controller.Update(0.69, kLate + 100);
+  EXPECT_EQ(controller.window_tokens(), 1536u);
+}
+
+TEST(WindowControllerTest, DwellsBetweenMoves) {
+  WindowController controller(Dynamic());
+  controller.Update(0, kLate);
+  uint32_t before = controller.window_tokens();
+  for (uint32_t n = kLate + 1; n < kLate + 32; ++n) {
+    controller.Update(0.5, n);
+    ASSERT_EQ(controller.window_tokens(), before);
+  }
+  controller.Update(0.5, kLate + 32);
+  EXPECT_NE(controller.window_tokens(), before);
+}
+
+TEST(WindowControllerTest, IgnoresChangesInsideTheBand) {
+  WindowController controller(Dynamic());
+  controller.Update(0.1, kLate);
+  uint32_t before = controller.window_tokens();
+  for (uint32_t n = kLate + 1; n < kLate + 1000; ++n) {
+    controller.Update(n % 2 == 0 ? 0.119 : 0.081, n);
+    ASSERT_EQ(controller.window_tokens(), before);
+  }
+  controller.Update(0.121, kLate + 1000);
+  EXPECT_GT(controller.window_tokens(), before);
+}
+
+TEST(WindowControllerTest, MovesInWholePages) {
+  WindowController controller(Dynamic());
+  for (uint32_t k = 0; k < 20; ++k) {
+    controller.Update(0.03 * k, kLate + 40 * k);
+    ASSERT_EQ(controller.window_tokens() % 16, 0u);
+  }
+}
+
+TEST(WindowControllerTest, WarmUpAllowsTheWholeBudget) {
+  WindowController::Options options = Dynamic();
+  options.warmup_tokens = 2500;
+  WindowController controller(options);
+  EXPECT_FALSE(controller.may_evict());
+  EXPECT_EQ(controller.window_tokens(), 5000u);
+  controller.Update(0, 2499);
+  EXPECT_FALSE(controller.may_evict());
+  EXPECT_EQ(controller.window_tokens(), 5000u);
+  controller.Update(0, 2500);
+  EXPECT_TRUE(controller.may_evict());
+  EXPECT_EQ(controller.window_tokens(), 528u);
+}
+
+TEST(WindowControllerTest, HybridFreezesHalfwayAndEvictsByThreshold) {
+  WindowController::Options options = Dynamic();
+  options.strategy = WindowStrategy::kHybrid;
+  options.switch_tokens = 3500;
+  WindowController controller(options);
+  controller.Update(0, kLate);
+  EXPECT_EQ(controller.window_tokens(), 528u);
+  EXPECT_EQ(controller.rule(), EvictionRule::kSizeAware);
+  controller.Update(0.1, 3500);
+  EXPECT_EQ(controller.window_tokens(), 1024u);
+  EXPECT_EQ(controller.rule(), EvictionRule::kScoreThreshold);
+  controller.Update(0.6, 4000);
+  EXPECT_EQ(controller.window_tokens(), 1024u);
+}
+
+TEST(WindowControllerTest, AStaticWindowNeverMoves) {
+  WindowController::Options options = Dynamic();
+  options.strategy = WindowStrategy::kStatic;
+  options.limits = {
+      .base_tokens = 1000, .min_tokens = 1000, .max_tokens = 1000};
+  WindowController controller(options);
+  for (uint32_t n = 0; n < 5000; n += 50) {
+    controller.Update(n % 100 == 0 ? 0.6 : 0, n);
+    ASSERT_EQ(controller.window_tokens(), 1000u);
+  }
+}
+
+}  // namespace
+}  // namespace lkv
