@@ -141,6 +141,11 @@ std::vector<uint32_t> Sequence::ResidentPositions(uint32_t layer,
   return state_->engine->cache->ResidentPositions(state_->id, layer, kv_head);
 }
 
+std::vector<PageExplanation> Sequence::Explain(uint32_t layer,
+                                               uint32_t kv_head) const {
+  return state_->engine->cache->Explain(state_->id, layer, kv_head);
+}
+
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Engine::~Engine() = default;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cache/kv_cache.h"
+#include "cache/page_explanation.h"
 #include "lookaheadkv/options.h"
 #include "lookaheadkv/status.h"
 #include "model/architecture.h"
@@ -65,6 +66,8 @@ class Sequence {
   const StepTimes& times() const;
   std::vector<uint32_t> ResidentPositions(uint32_t layer,
                                           uint32_t kv_head) const;
+  // Why each resident page of a lane is there, in position order.
+  std::vector<PageExplanation> Explain(uint32_t layer, uint32_t kv_head) const;
 
  private:
   friend class Engine;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/thread_team.h"
-#include "cache/kv_cache.h"
+#include "cache/paged_kv_cache.h"
 #include "engine/engine.h"
 #include "model/executor.h"
 #include "text/tokenizer.h"
@@ -19,7 +19,7 @@ struct Engine::State {
   const char* kernels_name = "";
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<Executor> executor;
-  std::unique_ptr<KvCache> cache;
+  std::unique_ptr<PagedKvCache> cache;
 
   uint32_t ctx_tokens = 0;          // longest sequence
   std::vector<int32_t> end_tokens;  // all that end a text
