@@ -110,6 +110,7 @@ inline std::vector<int32_t> RandomTokens(size_t n, uint32_t vocab_size) {
 inline std::vector<int32_t> TokensOfFile(const std::string& model_path,
                                          const std::string& text_path,
                                          size_t n) {
+  llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
   llama_model_params params = llama_model_default_params();
   params.vocab_only = true;
   std::unique_ptr<llama_model, decltype(&llama_model_free)> model(
