@@ -51,7 +51,8 @@ std::vector<std::string> GroupFolders(const std::string& root,
     size_t first = line.find(':');
     size_t second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
-    std::string names = "," + line.substr(first + 1, second - first - 1) + ",";
+    std::string names(1, ',');
+    names.append(line, first + 1, second - first - 1).append(1, ',');
     bool ours = controller.empty()
                     ? names == ",,"
                     : names.find("," + controller + ",") != std::string::npos;

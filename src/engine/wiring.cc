@@ -2,6 +2,7 @@
 // cache.
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <utility>
 
