@@ -15,6 +15,11 @@
 // positions later. At 4 prediction steps 1/16 of the start is left when the
 // token becomes contestable, at 12 steps 2/5.
 //
+// A half moves in steps of 1/2048 to 1/1024 of its value, so under a constant
+// mass the average stops short of it, by 2 % at 4 prediction steps and a
+// quarter at 64. Real attention varies from query to query by far more than a
+// step, which carries the average on: the error is then under 3 % (tested).
+//
 // State: one half per slot (attention * kMassScale). Thread rule: calls for
 // different lanes may run at the same time. Allocates in the constructor only.
 // Cost: Observe 0.15 us for 2048 slots.
@@ -35,7 +40,7 @@ class EmaPredictor {
  public:
   struct Options {
     uint32_t prediction_steps = 4;
-    ProtectedEnds ends;
+    ProtectedEnds ends = {};
   };
   static constexpr size_t kBytesPerPage = kPageTokens * sizeof(uint16_t);
   static constexpr uint32_t kHalfLifeTokensPerStep = 8;

@@ -36,16 +36,38 @@ TEST(NonNegativeF16Test, WidensEveryFiniteHalfExactly) {
 TEST(EmaPredictorTest, ForgetsHalfInEightTokensPerPredictionStep) {
   for (uint32_t n_steps : {1u, 4u, 12u, 64u}) {
     EmaPredictor predictor({.prediction_steps = n_steps}, kCapacity);
-    std::vector<float> seen = {0.01f};
-    std::vector<float> none = {0};
+    std::vector<float> mass = {0.01f};
     predictor.AddSlots(0, 0, 1);
-    for (int i = 0; i < 5000; ++i) predictor.Observe(0, seen.data(), 1, 1);
+    for (int i = 0; i < 5000; ++i) predictor.Observe(0, mass.data(), 1, 1);
     float settled = PredictAll(predictor, 0, 1)[0];
-    EXPECT_NEAR(settled, 0.01, 0.0004) << n_steps;
+    mass[0] = 0;
     for (uint32_t i = 0; i < 8 * n_steps; ++i) {
-      predictor.Observe(0, none.data(), 1, 1);
+      predictor.Observe(0, mass.data(), 1, 1);
     }
     EXPECT_NEAR(PredictAll(predictor, 0, 1)[0] / settled, 0.5, 0.05) << n_steps;
+  }
+}
+
+TEST(EmaPredictorTest, FollowsTheMeanOfVaryingMasses) {
+  std::mt19937 random(29);
+  std::exponential_distribution<float> varying(1);
+  for (uint32_t n_steps : {1u, 4u, 12u, 64u}) {
+    EmaPredictor predictor({.prediction_steps = n_steps}, kCapacity);
+    std::vector<float> mass(64);
+    predictor.AddSlots(0, 0, 64);
+    std::vector<double> exact(64);
+    double keep = std::exp2(-1.0 / (8 * n_steps));
+    for (int t = 0; t < 3000; ++t) {
+      for (uint32_t i = 0; i < 64; ++i) {
+        mass[i] = varying(random) * 1e-4f * static_cast<float>(1 + i);
+        exact[i] = keep * exact[i] + (1 - keep) * mass[i];
+      }
+      predictor.Observe(0, mass.data(), 64, 1);
+    }
+    std::vector<float> out = PredictAll(predictor, 0, 64);
+    for (uint32_t i = 0; i < 64; ++i) {
+      EXPECT_NEAR(out[i] / exact[i], 1, 0.03) << n_steps << " slot " << i;
+    }
   }
 }
 

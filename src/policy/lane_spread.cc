@@ -127,6 +127,7 @@ void LaneSpread::Respread(uint32_t n_tokens, uint32_t total_pages) {
     last_respread_tokens_ += max_step * kRespreadTokens;
   }
   total_pages_ = total_pages;
+  floor_pages_ = floor_pages;
   cap_pages_ = cap_pages;
   text_fits_ = text_fits;
 }
@@ -138,7 +139,7 @@ void LaneSpread::Scale(uint32_t total_pages, uint32_t floor_pages,
   std::span<float> weights = Participants(weights_);
   for (size_t i = 0; i < targets.size(); ++i) {
     weights[i] =
-        static_cast<float>(targets[i] - std::min(targets[i], floor_pages));
+        static_cast<float>(targets[i] - std::min(targets[i], floor_pages_));
   }
   Apportion(weights, total_pages, floor_pages, cap_pages, Participants(exact_),
             Participants(order_), targets);

@@ -98,6 +98,7 @@ class LaneSpread {
   std::vector<uint32_t> order_;
 
   uint32_t total_pages_ = 0;
+  uint32_t floor_pages_ = 0;
   uint32_t cap_pages_ = 0;
   bool text_fits_ = true;  // at the last call, every lane could hold all of it
   uint32_t last_respread_tokens_ = 0;

@@ -34,7 +34,7 @@ class PatternDetector {
   struct Options {
     ChangeMetric metric = ChangeMetric::kJensenShannon;
     double smoothing = 0.7;  // weight of the old value in [0, 1)
-    ProtectedEnds ends;
+    ProtectedEnds ends = {};
     uint32_t n_kv_heads = 1;  // lanes are numbered layer-major
   };
   // Two f32 averages and nothing else; charged to the budget.

@@ -46,7 +46,7 @@ void MarkProtectedPages(const ProtectedEnds& ends,
     bool keep =
         open || slots_end > contestable_end || page_begin < ends.sink_tokens;
     for (const PositionRange& pin : pinned) {
-      keep |= pin.begin < page_end && page_begin < pin.end;
+      keep |= std::max(pin.begin, page_begin) < std::min(pin.end, page_end);
     }
     is_protected[p] = keep ? 1 : 0;
   }

@@ -54,7 +54,7 @@ bool SlotIsProtected(const ProtectedEnds& ends,
 
 TEST(ProtectionTest, AgreesWithEachSlotAskedAlone) {
   std::mt19937 random(11);
-  auto up_to = [&](uint32_t n) { return random() % (n + 1); };
+  auto up_to = [&](uint32_t n) -> uint32_t { return random() % (n + 1); };
   for (int round = 0; round < 500; ++round) {
     ProtectedEnds ends = {.sink_tokens = up_to(40), .recent_tokens = up_to(60)};
     uint32_t n_tokens = 1 + up_to(400);

@@ -135,7 +135,7 @@ std::vector<uint32_t> ChooseNaively(const Case& c) {
 
 TEST(TierPlannerTest, AgreesWithChoosingOnePageAtATime) {
   std::mt19937 random(3);
-  auto up_to = [&](uint32_t n) { return random() % (n + 1); };
+  auto up_to = [&](uint32_t n) -> uint32_t { return random() % (n + 1); };
   for (int round = 0; round < 5000; ++round) {
     Case c;
     uint32_t n = up_to(12);

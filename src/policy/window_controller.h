@@ -31,7 +31,7 @@ class WindowController {
     WindowStrategy strategy = WindowStrategy::kDynamic;
     WindowLaw law = WindowLaw::kSymmetric;
     EvictionRule rule = EvictionRule::kSizeAware;
-    WindowLimits limits;         // from ResolveWindow
+    WindowLimits limits = {};    // from ResolveWindow
     uint32_t budget_tokens = 0;  // the cap that the window never passes
     double change_threshold = 0.10;
     uint32_t dwell_steps = 32;
