@@ -1,0 +1,385 @@
+#include "cache/attention_runner.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "cache/observed_queries.h"
+
+namespace lkv {
+namespace {
+
+uint32_t CeilDiv(uint32_t n, uint32_t d) { return (n + d - 1) / d; }
+
+// The new tokens of a part by position. Token 0 stands at first_pos.
+struct NewTokens {
+  uint32_t first_pos;
+  uint32_t end_pos;
+
+  explicit NewTokens(const StepPart& part)
+      : first_pos(part.sequence->n_tokens()),
+        end_pos(first_pos + part.n_tokens) {}
+
+  bool IsObserved(uint32_t token) const {
+    return lkv::IsObserved(first_pos + token, end_pos);
+  }
+  // Tokens since the observed one before `token`; the last token of the step
+  // before was observed.
+  uint32_t TokensSince(uint32_t token) const {
+    uint32_t since = 1;
+    while (since <= token && !IsObserved(token - since)) ++since;
+    return since;
+  }
+  uint32_t CountObserved(QueryRange range) const {
+    uint32_t n = 0;
+    for (uint32_t t = range.begin; t < range.end; ++t) n += IsObserved(t);
+    return n;
+  }
+  // From `begin` until max_rows observed tokens are in.
+  QueryRange NextWave(uint32_t begin, uint32_t max_rows) const {
+    uint32_t end = begin;
+    for (uint32_t rows = 0; first_pos + end < end_pos && rows < max_rows;
+         ++end) {
+      rows += IsObserved(end);
+    }
+    return {begin, end};
+  }
+};
+
+PageRun RunOf(const CachedSequence& sequence, uint32_t lane,
+              uint32_t first_slot, uint32_t n_slots, uint32_t head_dim) {
+  const SequencePages& pages = sequence.pages();
+  return {.pool = pages.pool().base(),
+          .page_bytes = pages.pool().page_bytes(),
+          .pages = pages.table(lane).page_ids() + first_slot / kPageTokens,
+          .n_slots = n_slots,
+          .head_dim = head_dim};
+}
+
+}  // namespace
+
+AttentionRunner::AttentionRunner(const KvShape& shape,
+                                 const KernelTable& kernels,
+                                 uint32_t max_threads)
+    : shape_(shape),
+      kernels_(kernels),
+      block_queries_(std::max(1u, kPrefillRows / shape.group)),
+      block_rows_(block_queries_ * shape.group),
+      members_(max_threads) {
+  static_assert(kRunSlots % kAttendChunkSlots == 0);
+  for (Member& member : members_) {
+    member.q = AlignedBuffer<float>(size_t{block_rows_} * shape.head_dim);
+    member.scratch = AlignedBuffer<float>(AttendPrefillScratch(shape.head_dim));
+    member.m = AlignedBuffer<float>(block_rows_);
+    member.l = AlignedBuffer<float>(block_rows_);
+  }
+}
+
+void AttentionRunner::Reserve(uint32_t n_slots, uint32_t n_parts) {
+  if (n_slots <= slot_capacity_ && n_parts <= part_capacity_) return;
+  slot_capacity_ = std::max(slot_capacity_, n_slots);
+  part_capacity_ = std::max(part_capacity_, n_parts);
+  slot_stride_ = size_t{CeilDiv(slot_capacity_, kPageTokens)} * kPageTokens;
+  chunk_stride_ = CeilDiv(slot_capacity_, kAttendChunkSlots);
+  run_stride_ = CeilDiv(slot_capacity_, kRunSlots);
+
+  const size_t n_lanes = size_t{part_capacity_} * shape_.n_kv_heads;
+  const size_t n_heads = n_lanes * shape_.group;
+  run_m_ = AlignedBuffer<float>(n_heads * run_stride_);
+  run_l_ = AlignedBuffer<float>(n_heads * run_stride_);
+  run_o_ = AlignedBuffer<float>(n_heads * run_stride_ * shape_.head_dim);
+  p_ = AlignedBuffer<float>(n_heads * slot_stride_);
+  p_max_ = AlignedBuffer<float>(n_heads * chunk_stride_);
+  const size_t n_rows = size_t{shape_.n_kv_heads} * kWaveRows;
+  wave_max_ = AlignedBuffer<float>(n_rows * slot_stride_);
+  wave_mean_ = AlignedBuffer<float>(n_rows * slot_stride_);
+  for (Member& member : members_) {
+    member.p = AlignedBuffer<float>(block_rows_ * slot_stride_);
+    member.p_max = AlignedBuffer<float>(block_rows_ * chunk_stride_);
+    member.mass_max = AlignedBuffer<float>(slot_stride_);
+    member.mass_mean = AlignedBuffer<float>(slot_stride_);
+  }
+}
+
+void AttentionRunner::BeginStep() {
+  for (Member& member : members_) member.phase = 0;
+  next_item_[0].store(0, std::memory_order_relaxed);
+  next_item_[1].store(0, std::memory_order_relaxed);
+}
+
+size_t AttentionRunner::TakeItem(const Member& mine) {
+  return next_item_[mine.phase % 2].fetch_add(1, std::memory_order_relaxed);
+}
+
+void AttentionRunner::EndPhase(TeamMember& me) {
+  me.Barrier();
+  Member& mine = MemberOf(me);
+  // Nobody takes items of this counter before the next barrier.
+  if (me.index() == 0) {
+    next_item_[mine.phase % 2].store(0, std::memory_order_relaxed);
+  }
+  ++mine.phase;
+}
+
+void AttentionRunner::Attend(TeamMember& me, std::span<const StepPart> parts,
+                             uint32_t layer, TokenRows q, float* out,
+                             size_t out_stride, AttentionObserver* observer) {
+  CHECK(me.n_members() <= members_.size() && parts.size() <= part_capacity_);
+  const Call call{layer, q, out, out_stride, observer};
+  if (std::any_of(parts.begin(), parts.end(),
+                  [](const StepPart& part) { return part.n_tokens == 1; })) {
+    AttendDecodes(me, parts, call);
+  }
+  for (const StepPart& part : parts) {
+    if (part.n_tokens > 1) AttendPrefill(me, part, call);
+  }
+}
+
+void AttentionRunner::AttendDecodes(TeamMember& me,
+                                    std::span<const StepPart> parts,
+                                    const Call& call) {
+  Member& mine = MemberOf(me);
+  size_t item = TakeItem(mine);
+  size_t first_item = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].n_tokens != 1) continue;
+    for (uint32_t head = 0; head < shape_.n_kv_heads; ++head) {
+      const uint32_t lane = shape_.LaneOf(call.layer, head);
+      const uint32_t n_runs =
+          CeilDiv(parts[i].sequence->pages().table(lane).n_tokens(), kRunSlots);
+      for (; item < first_item + n_runs; item = TakeItem(mine)) {
+        DecodeRun(mine, parts[i], i, head,
+                  static_cast<uint32_t>(item - first_item), call);
+      }
+      first_item += n_runs;
+    }
+  }
+  EndPhase(me);
+
+  item = TakeItem(mine);
+  first_item = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].n_tokens != 1) continue;
+    for (uint32_t head = 0; head < shape_.n_kv_heads; ++head, ++first_item) {
+      if (item != first_item) continue;
+      MergeRuns(mine, parts[i], i, head, call);
+      item = TakeItem(mine);
+    }
+  }
+  EndPhase(me);
+}
+
+void AttentionRunner::DecodeRun(Member& mine, const StepPart& part,
+                                size_t part_index, uint32_t kv_head,
+                                uint32_t run, const Call& call) {
+  const CachedSequence& sequence = *part.sequence;
+  const uint32_t lane = shape_.LaneOf(call.layer, kv_head);
+  const uint32_t first_slot = run * kRunSlots;
+  const uint32_t n_slots =
+      std::min(kRunSlots, sequence.pages().table(lane).n_tokens() - first_slot);
+  const size_t group_floats = size_t{shape_.group} * shape_.head_dim;
+  ScaleQueries(
+      call.q.data + part.first_row * call.q.stride + kv_head * group_floats, 0,
+      1, mine.q.data());
+
+  const size_t index = part_index * shape_.n_kv_heads + kv_head;
+  const size_t state = (index * run_stride_ + run) * shape_.group;
+  const bool keep_p = call.Observes(part);
+  kernels_.attend_decode[static_cast<size_t>(sequence.type())]({
+      .run = RunOf(sequence, lane, first_slot, n_slots, shape_.head_dim),
+      .group = shape_.group,
+      .q = mine.q.data(),
+      .m = &run_m_[state],
+      .l = &run_l_[state],
+      .o = &run_o_[state * shape_.head_dim],
+      .p = keep_p ? &p_[index * shape_.group * slot_stride_ + first_slot]
+                  : nullptr,
+      .p_stride = slot_stride_,
+      .p_max = &p_max_[index * shape_.group * chunk_stride_ +
+                       first_slot / kAttendChunkSlots],
+      .p_max_stride = chunk_stride_,
+  });
+}
+
+void AttentionRunner::MergeRuns(Member& mine, const StepPart& part,
+                                size_t part_index, uint32_t kv_head,
+                                const Call& call) {
+  const uint32_t lane = shape_.LaneOf(call.layer, kv_head);
+  const uint32_t n_slots = part.sequence->pages().table(lane).n_tokens();
+  const uint32_t d = shape_.head_dim;
+  const size_t index = part_index * shape_.n_kv_heads + kv_head;
+  float* m = &run_m_[index * run_stride_ * shape_.group];
+  float* l = &run_l_[index * run_stride_ * shape_.group];
+  float* o = &run_o_[index * run_stride_ * shape_.group * d];
+  for (uint32_t run = 1; run < CeilDiv(n_slots, kRunSlots); ++run) {
+    const size_t state = size_t{run} * shape_.group;
+    MergeAttentionStates(shape_.group, d, m + state, l + state, o + state * d,
+                         m, l, o);
+  }
+  float* out = call.out + part.first_row * call.out_stride +
+               size_t{kv_head} * shape_.group * d;
+  for (uint32_t g = 0; g < shape_.group; ++g) {
+    const float scale = 1 / l[g];
+    for (uint32_t c = 0; c < d; ++c) out[g * d + c] = o[g * d + c] * scale;
+  }
+  if (!call.Observes(part)) return;
+  kernels_.reduce_mass({
+      .p = &p_[index * shape_.group * slot_stride_],
+      .p_stride = slot_stride_,
+      .p_max = &p_max_[index * shape_.group * chunk_stride_],
+      .p_max_stride = chunk_stride_,
+      .m = m,
+      .l = l,
+      .group = shape_.group,
+      .n_slots = n_slots,
+      .mass_max = mine.mass_max.data(),
+      .mass_mean = mine.mass_mean.data(),
+  });
+  Observe(part, call, kv_head,
+          {.lane = lane,
+           .query_pos = part.sequence->n_tokens(),
+           .tokens_since = 1,
+           .n_slots = n_slots,
+           .mass_max = mine.mass_max.data(),
+           .mass_mean = mine.mass_mean.data()},
+          out);
+}
+
+void AttentionRunner::AttendPrefill(TeamMember& me, const StepPart& part,
+                                    const Call& call) {
+  Member& mine = MemberOf(me);
+  const NewTokens tokens(part);
+  const bool observes = call.Observes(part);
+  for (QueryRange wave; wave.end < part.n_tokens;) {
+    wave = observes ? tokens.NextWave(wave.end, kWaveRows)
+                    : QueryRange{0, part.n_tokens};
+    const uint32_t n_blocks = CeilDiv(wave.end - wave.begin, block_queries_);
+    for (size_t item = TakeItem(mine); item < n_blocks * shape_.n_kv_heads;
+         item = TakeItem(mine)) {
+      // All blocks of a lane in a row: its pages stay in the cache.
+      const uint32_t block = static_cast<uint32_t>(item % n_blocks);
+      const uint32_t begin = wave.begin + block * block_queries_;
+      PrefillBlock(mine, part, static_cast<uint32_t>(item / n_blocks),
+                   {begin, std::min(begin + block_queries_, wave.end)}, wave,
+                   call);
+    }
+    EndPhase(me);
+    if (!observes) continue;
+    const Share heads = me.ShareOf(shape_.n_kv_heads);
+    for (size_t head = heads.begin; head < heads.end; ++head) {
+      ObserveWave(part, static_cast<uint32_t>(head), wave, call);
+    }
+    EndPhase(me);
+  }
+}
+
+void AttentionRunner::PrefillBlock(Member& mine, const StepPart& part,
+                                   uint32_t kv_head, QueryRange block,
+                                   QueryRange wave, const Call& call) {
+  const CachedSequence& sequence = *part.sequence;
+  const uint32_t lane = shape_.LaneOf(call.layer, kv_head);
+  const size_t group_floats = size_t{shape_.group} * shape_.head_dim;
+  const size_t first_row = part.first_row + block.begin;
+  const uint32_t n_queries = block.end - block.begin;
+  const uint32_t n_before =
+      sequence.pages().table(lane).n_tokens() - part.n_tokens;
+  ScaleQueries(call.q.data + first_row * call.q.stride + kv_head * group_floats,
+               call.q.stride, n_queries, mine.q.data());
+
+  const NewTokens tokens(part);
+  uint32_t observed[kPrefillRows];
+  uint32_t n_observed = 0;
+  if (call.Observes(part)) {
+    for (uint32_t t = block.begin; t < block.end; ++t) {
+      if (tokens.IsObserved(t)) observed[n_observed++] = t - block.begin;
+    }
+  }
+  kernels_.attend_prefill[static_cast<size_t>(sequence.type())]({
+      .run = RunOf(sequence, lane, 0, n_before + block.end, shape_.head_dim),
+      .group = shape_.group,
+      .n_queries = n_queries,
+      .n_visible = n_before + block.begin + 1,
+      .q = mine.q.data(),
+      .q_stride = group_floats,
+      .out = call.out + first_row * call.out_stride + kv_head * group_floats,
+      .out_stride = call.out_stride,
+      .m = mine.m.data(),
+      .l = mine.l.data(),
+      .observed = observed,
+      .n_observed = n_observed,
+      .p = mine.p.data(),
+      .p_stride = slot_stride_,
+      .p_max = mine.p_max.data(),
+      .p_max_stride = chunk_stride_,
+      .scratch = mine.scratch.data(),
+  });
+
+  uint32_t row = tokens.CountObserved({wave.begin, block.begin});
+  for (uint32_t j = 0; j < n_observed; ++j, ++row) {
+    const size_t to = (size_t{kv_head} * kWaveRows + row) * slot_stride_;
+    kernels_.reduce_mass({
+        .p = &mine.p[size_t{j} * shape_.group * slot_stride_],
+        .p_stride = slot_stride_,
+        .p_max = &mine.p_max[size_t{j} * shape_.group * chunk_stride_],
+        .p_max_stride = chunk_stride_,
+        .m = &mine.m[size_t{observed[j]} * shape_.group],
+        .l = &mine.l[size_t{observed[j]} * shape_.group],
+        .group = shape_.group,
+        .n_slots = n_before + block.begin + observed[j] + 1,
+        .mass_max = &wave_max_[to],
+        .mass_mean = &wave_mean_[to],
+    });
+  }
+}
+
+void AttentionRunner::ObserveWave(const StepPart& part, uint32_t kv_head,
+                                  QueryRange wave, const Call& call) {
+  const NewTokens tokens(part);
+  const uint32_t lane = shape_.LaneOf(call.layer, kv_head);
+  const uint32_t n_before =
+      part.sequence->pages().table(lane).n_tokens() - part.n_tokens;
+  const size_t group_floats = size_t{shape_.group} * shape_.head_dim;
+  size_t from = size_t{kv_head} * kWaveRows * slot_stride_;
+  for (uint32_t t = wave.begin; t < wave.end; ++t) {
+    if (!tokens.IsObserved(t)) continue;
+    Observe(part, call, kv_head,
+            {.lane = lane,
+             .query_pos = tokens.first_pos + t,
+             .tokens_since = tokens.TokensSince(t),
+             .n_slots = n_before + t + 1,
+             .mass_max = &wave_max_[from],
+             .mass_mean = &wave_mean_[from]},
+            call.out + (part.first_row + t) * call.out_stride +
+                kv_head * group_floats);
+    from += slot_stride_;
+  }
+}
+
+void AttentionRunner::ScaleQueries(const float* q, size_t stride,
+                                   uint32_t n_queries, float* scaled) const {
+  const float scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim));
+  const uint32_t n = shape_.group * shape_.head_dim;
+  for (uint32_t i = 0; i < n_queries; ++i, q += stride, scaled += n) {
+    for (uint32_t c = 0; c < n; ++c) scaled[c] = scale * q[c];
+  }
+}
+
+void AttentionRunner::Observe(const StepPart& part, const Call& call,
+                              uint32_t kv_head,
+                              const LaneObservation& observation,
+                              const float* output) const {
+  if (LaneEvidence* evidence = part.sequence->evidence()) {
+    evidence->Observe(observation, output, part.sequence->pages());
+  }
+  if (call.observer != nullptr) {
+    call.observer->OnAttention({.sequence = part.sequence->id(),
+                                .layer = call.layer,
+                                .kv_head = kv_head,
+                                .query_pos = observation.query_pos,
+                                .n_slots = observation.n_slots,
+                                .mass_max = observation.mass_max,
+                                .mass_mean = observation.mass_mean});
+  }
+}
+
+}  // namespace lkv

@@ -1,0 +1,136 @@
+// AttentionRunner: attention of a step over the page tables of its sequences,
+// shared out over a thread team.
+//
+// Decode (one new token): a lane is cut into runs of kRunSlots slots, one work
+// item each, whose attention states are merged in slot order. Prefill: an item
+// is a block of query tokens of one lane. Items are taken by whoever is free;
+// since cuts and merge order are fixed, results do not depend on who took what.
+//
+// The probabilities of observed queries are kept, reduced to masses per slot
+// and handed to the sequence's evidence and to the observer, lane by lane in
+// the order of positions. In prefill this happens in waves of at most
+// kWaveRows observed queries, so that memory does not grow with the chunk.
+//
+// Thread rule: Reserve and BeginStep by one caller, Attend by all members of
+// the team. Attend allocates nothing.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/thread_team.h"
+#include "cache/cached_sequence.h"
+#include "cache/kv_cache.h"
+#include "kernels/kernel_table.h"
+
+namespace lkv {
+
+// The part of a step that belongs to one sequence.
+struct StepPart {
+  CachedSequence* sequence = nullptr;
+  uint32_t n_tokens = 0;  // new tokens, already counted in the page tables
+  size_t first_row = 0;   // of the step's token rows
+};
+
+// New tokens [begin, end) of a part, counted from its first.
+struct QueryRange {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+};
+
+class AttentionRunner {
+ public:
+  // 512 slots of head_dim 64 are 128 KiB: 5 us, twenty barriers' worth.
+  static constexpr uint32_t kRunSlots = 512;
+  // Observed queries between two rounds of evidence in prefill.
+  static constexpr uint32_t kWaveRows = 16;
+
+  AttentionRunner(const KvShape& shape, const KernelTable& kernels,
+                  uint32_t max_threads);
+
+  // Makes room for lanes of n_slots slots and steps of n_parts sequences.
+  void Reserve(uint32_t n_slots, uint32_t n_parts);
+  void BeginStep();
+
+  // q and out as in KvCache::Attend; observer may be nullptr.
+  void Attend(TeamMember& me, std::span<const StepPart> parts, uint32_t layer,
+              TokenRows q, float* out, size_t out_stride,
+              AttentionObserver* observer);
+
+ private:
+  // One layer's call, as all helpers see it.
+  struct Call {
+    uint32_t layer;
+    TokenRows q;
+    float* out;
+    size_t out_stride;
+    AttentionObserver* observer;
+
+    bool Observes(const StepPart& part) const {
+      return observer != nullptr || part.sequence->evidence() != nullptr;
+    }
+  };
+  // What one member works with alone.
+  struct alignas(64) Member {
+    uint64_t phase = 0;              // rounds of shared items done in this step
+    AlignedBuffer<float> q;          // [block_rows, head_dim] scaled queries
+    AlignedBuffer<float> scratch;    // of attend_prefill
+    AlignedBuffer<float> p;          // [block_rows, slot_stride]
+    AlignedBuffer<float> p_max;      // [block_rows, chunk_stride]
+    AlignedBuffer<float> m;          // [block_rows]
+    AlignedBuffer<float> l;          // [block_rows]
+    AlignedBuffer<float> mass_max;   // [slot_stride]
+    AlignedBuffer<float> mass_mean;  // [slot_stride]
+  };
+  void AttendDecodes(TeamMember& me, std::span<const StepPart> parts,
+                     const Call& call);
+  void DecodeRun(Member& mine, const StepPart& part, size_t part_index,
+                 uint32_t kv_head, uint32_t run, const Call& call);
+  void MergeRuns(Member& mine, const StepPart& part, size_t part_index,
+                 uint32_t kv_head, const Call& call);
+
+  void AttendPrefill(TeamMember& me, const StepPart& part, const Call& call);
+  void PrefillBlock(Member& mine, const StepPart& part, uint32_t kv_head,
+                    QueryRange block, QueryRange wave, const Call& call);
+  void ObserveWave(const StepPart& part, uint32_t kv_head, QueryRange wave,
+                   const Call& call);
+
+  void ScaleQueries(const float* q, size_t stride, uint32_t n_queries,
+                    float* scaled) const;
+  void Observe(const StepPart& part, const Call& call, uint32_t kv_head,
+               const LaneObservation& observation, const float* output) const;
+
+  Member& MemberOf(const TeamMember& me) { return members_[me.index()]; }
+  size_t TakeItem(const Member& mine);
+  void EndPhase(TeamMember& me);
+
+  const KvShape shape_;
+  const KernelTable& kernels_;
+  const uint32_t block_queries_;  // query tokens of one prefill item
+  const uint32_t block_rows_;     // the same times group
+  std::vector<Member> members_;
+  // Next item of the phase under way, by phase modulo 2: one is in use while
+  // the other is set back.
+  std::atomic<size_t> next_item_[2] = {};
+
+  uint32_t slot_capacity_ = 0;
+  uint32_t part_capacity_ = 0;
+  size_t slot_stride_ = 0;   // floats of a row over slots
+  size_t chunk_stride_ = 0;  // floats of a row over chunks
+  size_t run_stride_ = 0;    // runs of the longest lane
+  // Decode, per (part, KV head).
+  AlignedBuffer<float> run_m_;  // [.., run_stride, group]
+  AlignedBuffer<float> run_l_;  // [.., run_stride, group]
+  AlignedBuffer<float> run_o_;  // [.., run_stride, group, head_dim]
+  AlignedBuffer<float> p_;      // [.., group, slot_stride]
+  AlignedBuffer<float> p_max_;  // [.., group, chunk_stride]
+  // Prefill, masses of a wave: [n_kv_heads, kWaveRows, slot_stride].
+  AlignedBuffer<float> wave_max_;
+  AlignedBuffer<float> wave_mean_;
+};
+
+}  // namespace lkv

@@ -1,0 +1,62 @@
+// BudgetPlan: from what the user allows (a share, tokens, bytes) to pages.
+//
+// A page costs its payload and its metadata (id, first position, policy
+// state); a sequence has a fixed cost beside. The plan says how many pages the
+// budget pays for, and refuses budgets that could not work:
+//
+//   smallest = what every lane needs at least: its sinks, its newest tokens,
+//   pinned text, one open and one spare page; and twice its protected tokens,
+//   because a cache of which more than half may never leave has nothing left
+//   to choose from. Lanes of dense layers need the whole text.
+//
+// A share below the smallest is raised to it, except for the sake of dense
+// layers; tokens and bytes below it are refused, naming it. No budget needs to
+// hold more than the whole text.
+//
+// Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/types.h"
+#include "cache/kv_cache.h"
+#include "lookaheadkv/status.h"
+
+namespace lkv {
+
+// What a cached page and a lane cost beside the payload, in bytes.
+struct MetadataCost {
+  size_t per_page = 0;
+  size_t per_lane = 0;
+};
+
+struct BudgetPlan {
+  uint64_t budget_bytes = 0;
+  // Pages of all lanes together; the pool has exactly these.
+  uint32_t capacity_pages = 0;
+  // The most that one lane may hold.
+  uint32_t pages_per_lane = 0;
+  // Pages of a lane that may be protected at once, its open page among them.
+  uint32_t protected_pages = 0;
+  uint32_t n_dense_lanes = 0;
+  // Pages of the whole expected text in one lane.
+  uint32_t text_pages = 0;
+  // The budget pays for the whole expected text.
+  bool holds_whole_text = false;
+
+  // Pages of a lane that is not dense, on average, while the dense ones hold
+  // the whole text.
+  uint32_t mean_pages(uint32_t n_lanes) const;
+};
+
+Result<BudgetPlan> MakeBudgetPlan(const KvShape& shape,
+                                  const SequenceOptions& options,
+                                  const MetadataCost& cost);
+
+// Bytes of `n_pages` pages with their metadata and the fixed cost of a
+// sequence.
+uint64_t CostOfPages(const KvShape& shape, const MetadataCost& cost,
+                     uint64_t n_pages);
+
+}  // namespace lkv

@@ -1,0 +1,239 @@
+#include "cache/cached_sequence.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "policy/protection.h"
+#include "policy/window_limits.h"
+
+namespace lkv {
+namespace {
+
+bool KeepsEverything(const CacheOptions& options) {
+  return !options.enabled || options.policy == PolicyName::kFull;
+}
+
+// Whether the window of a sequence can move at all; only then is the pattern
+// watched.
+bool WatchesPattern(const CacheOptions& options) {
+  return HasWindowKeys(options) &&
+         options.window_strategy != WindowStrategy::kStatic;
+}
+
+MetadataCost CostOf(const KvShape& shape, const CacheOptions& options) {
+  MetadataCost cost{.per_page = PageTable::kBytesPerPage,
+                    .per_lane = sizeof(PageTable)};
+  if (KeepsEverything(options)) return cost;
+  // A policy of one page says what a page costs.
+  cost.per_page +=
+      MakeEvictionPolicy(options, {.n_lanes = 1, .pages_per_lane = 1})
+          ->bytes_per_page();
+  cost.per_lane += LaneEvidence::BytesPerLane(shape);
+  if (WatchesPattern(options)) {
+    cost.per_page += PatternDetector::kBytesPerPage;
+  }
+  return cost;
+}
+
+std::optional<PatternDetector> MakeDetector(const KvShape& shape,
+                                            const CacheOptions& options,
+                                            const BudgetPlan& plan) {
+  if (!WatchesPattern(options)) return std::nullopt;
+  return PatternDetector(
+      {.metric = options.change_metric,
+       .smoothing = options.change_smoothing,
+       .ends = ProtectedEndsOf(options),
+       .n_kv_heads = shape.n_kv_heads},
+      {.n_lanes = shape.n_lanes(), .pages_per_lane = plan.pages_per_lane});
+}
+
+WindowController::Options WindowOf(const KvShape& shape,
+                                   const WindowContext& context,
+                                   const SequenceOptions& options,
+                                   const BudgetPlan& plan) {
+  const CacheOptions& cache = options.cache;
+  const uint32_t budget_tokens =
+      plan.capacity_pages / shape.n_lanes() * kPageTokens;
+  return {
+      .strategy = cache.window_strategy,
+      .law = cache.window_law,
+      .rule = cache.eviction_rule,
+      .limits = ResolveWindow(cache, context.max_seq_tokens,
+                              context.memory_bytes / shape.bytes_per_token(),
+                              budget_tokens),
+      .budget_tokens = budget_tokens,
+      .change_threshold = cache.change_threshold,
+      .dwell_steps = cache.dwell_steps,
+      .warmup_tokens = cache.warmup_tokens,
+      .switch_tokens = (options.prompt_tokens + options.max_new_tokens) / 2};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
+    SequenceId id, const KvShape& shape, const KernelTable& kernels,
+    const WindowContext& context, const SequenceOptions& options) {
+  const MetadataCost cost = CostOf(shape, options.cache);
+  Result<BudgetPlan> plan = MakeBudgetPlan(shape, options, cost);
+  if (!plan.ok()) return plan.status();
+  Result<SequencePages> pages =
+      SequencePages::Create(shape, plan->capacity_pages, plan->pages_per_lane);
+  if (!pages.ok()) return pages.status();
+  std::unique_ptr<CachedSequence> sequence(
+      new CachedSequence(id, shape, options, *plan, cost, *std::move(pages)));
+  if (!KeepsEverything(options.cache)) {
+    sequence->judge_.emplace(shape, kernels, sequence->type_, options, *plan,
+                             WindowOf(shape, context, options, *plan),
+                             sequence->pages_);
+  }
+  return sequence;
+}
+
+CachedSequence::CachedSequence(SequenceId id, const KvShape& shape,
+                               const SequenceOptions& options,
+                               const BudgetPlan& plan, const MetadataCost& cost,
+                               SequencePages pages)
+    : id_(id),
+      shape_(shape),
+      options_(options),
+      type_(options.cache.kv_type == KvTypeName::kBF16 ? KvType::kBF16
+                                                       : KvType::kF16),
+      plan_(plan),
+      cost_(cost),
+      pages_(std::move(pages)),
+      resident_bytes_max_(CostOfPages(shape, cost, 0)) {}
+
+CachedSequence::Judge::Judge(const KvShape& shape, const KernelTable& kernels,
+                             KvType type, const SequenceOptions& options,
+                             const BudgetPlan& plan,
+                             const WindowController::Options& window,
+                             SequencePages& pages)
+    : policy(MakeEvictionPolicy(
+          options.cache,
+          {.n_lanes = shape.n_lanes(), .pages_per_lane = plan.pages_per_lane})),
+      detector(MakeDetector(shape, options.cache, plan)),
+      spread({.mode = LaneSpreadModeOf(options.cache),
+              .n_lanes = shape.n_lanes(),
+              .n_dense_lanes = plan.n_dense_lanes,
+              .floor_pages = plan.protected_pages}),
+      evidence(shape, type, kernels, ProtectedEndsOf(options.cache), *policy,
+               Detector(), spread),
+      evictor(shape, options, plan, window, pages, *policy, Detector(), spread,
+              evidence) {}
+
+SequenceStats CachedSequence::Stats() const {
+  const uint64_t n_pages = pages_.pool().n_used();
+  SequenceStats stats;
+  stats.n_tokens = n_tokens_;
+  stats.budget_bytes = plan_.budget_bytes;
+  stats.resident_bytes = CostOfPages(shape_, cost_, n_pages);
+  stats.resident_bytes_max = resident_bytes_max_;
+  stats.metadata_bytes = stats.resident_bytes - n_pages * shape_.page_bytes();
+  stats.full_bytes = n_tokens_ * shape_.bytes_per_token();
+  stats.read_bytes_last_step = read_bytes_last_step_;
+  stats.window_tokens = plan_.capacity_pages / shape_.n_lanes() * kPageTokens;
+  if (judge_.has_value()) {
+    const uint64_t n_lanes = shape_.n_lanes();
+    stats.evicted_tokens =
+        (judge_->evictor.n_evicted_pages() * kPageTokens + n_lanes / 2) /
+        n_lanes;
+    stats.window_tokens = judge_->evictor.window_tokens();
+    stats.pattern_change = judge_->evictor.pattern_change();
+  }
+  return stats;
+}
+
+uint32_t CachedSequence::ChunkTokens(uint32_t wanted) const {
+  if (wanted == 0) return 0;
+  uint32_t chunk = wanted;
+  if (!plan_.holds_whole_text) {
+    // A quarter of what a lane may hold, and no more than its protected pages
+    // leave room for.
+    const uint32_t mean = plan_.mean_pages(shape_.n_lanes());
+    const uint32_t pages = std::max(
+        1u, std::min(mean / 4, mean - std::min(mean, plan_.protected_pages)));
+    chunk = std::min(chunk, pages * kPageTokens);
+  }
+  return chunk - n_tokens_ % chunk;
+}
+
+Status CachedSequence::MakeRoom(uint32_t n_new, PlanScratch& scratch) {
+  const uint32_t pages_to_open = SequencePages::PagesToOpen(n_tokens_, n_new);
+  if (judge_.has_value()) {
+    return judge_->evictor.MakeRoom(n_tokens_, pages_to_open, scratch);
+  }
+  if (pages_.pool().n_free() / shape_.n_lanes() < pages_to_open) {
+    return OutOfMemory(
+        "sequence: " + std::to_string(n_tokens_ + n_new) +
+        " tokens are more than the " +
+        std::to_string(options_.prompt_tokens + options_.max_new_tokens) +
+        " announced, and policy full keeps everything; announce more tokens");
+  }
+  return {};
+}
+
+void CachedSequence::OpenPages(uint32_t n_new) {
+  pages_.Extend(n_tokens_, n_new);
+  const uint64_t n_pages = pages_.pool().n_used();
+  read_bytes_last_step_ = n_pages * shape_.page_bytes();
+  const uint64_t resident_bytes = CostOfPages(shape_, cost_, n_pages);
+  CHECK(resident_bytes <= plan_.budget_bytes);
+  resident_bytes_max_ = std::max(resident_bytes_max_, resident_bytes);
+}
+
+void CachedSequence::EvaluateLanes(Share lanes, uint32_t n_new) {
+  if (!judge_.has_value()) return;
+  for (size_t lane = lanes.begin; lane < lanes.end; ++lane) {
+    judge_->evictor.EvaluateLane(static_cast<uint32_t>(lane), n_tokens_ + n_new,
+                                 n_new);
+  }
+}
+
+void CachedSequence::Advance(uint32_t n_new) {
+  n_tokens_ += n_new;
+  if (judge_.has_value()) judge_->evictor.UpdateTargets(n_tokens_, n_new);
+}
+
+void CachedSequence::PlanLanes(Share lanes, uint32_t n_new,
+                               PlanScratch& scratch) {
+  if (!judge_.has_value()) return;
+  for (size_t lane = lanes.begin; lane < lanes.end; ++lane) {
+    judge_->evictor.PlanLane(static_cast<uint32_t>(lane), n_tokens_, n_new,
+                             scratch);
+  }
+}
+
+std::vector<PageExplanation> CachedSequence::Explain(uint32_t layer,
+                                                     uint32_t kv_head) const {
+  const uint32_t lane = shape_.LaneOf(layer, kv_head);
+  const PageTable& table = pages_.table(lane);
+  std::vector<PageExplanation> pages(table.n_pages());
+  if (judge_.has_value()) pages = judge_->evictor.Explain(lane, n_tokens_);
+  const CacheOptions& cache = options_.cache;
+  const uint32_t recent_slot =
+      table.n_tokens() - std::min(table.n_tokens(), cache.recent_tokens);
+  for (uint32_t i = 0; i < pages.size(); ++i) {
+    PageExplanation& page = pages[i];
+    page.first_pos = table.first_pos(i);
+    page.n_tokens = std::min(kPageTokens, table.n_tokens() - i * kPageTokens);
+    const uint32_t end_pos = page.first_pos + kPageTokens;
+    const bool is_pinned = std::any_of(
+        options_.pinned.begin(), options_.pinned.end(),
+        [&](PositionRange range) {
+          return range.begin < end_pos && page.first_pos < range.end;
+        });
+    if (lane < plan_.n_dense_lanes) {
+      page.protection = PageProtection::kDenseLayer;
+    } else if (page.first_pos < cache.sink_tokens) {
+      page.protection = PageProtection::kSink;
+    } else if (is_pinned) {
+      page.protection = PageProtection::kPinned;
+    } else if ((i + 1) * kPageTokens > recent_slot) {
+      page.protection = PageProtection::kRecent;
+    }
+  }
+  return pages;
+}
+
+}  // namespace lkv

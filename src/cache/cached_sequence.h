@@ -1,0 +1,95 @@
+// CachedSequence: everything the paged cache holds for one sequence: pages,
+// budget, the policy that judges them and the scratch of decode attention.
+//
+// Thread rule: see LaneEvidence and Evictor; what is not per lane is one
+// caller's. Allocates in Create only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "cache/budget_plan.h"
+#include "cache/evictor.h"
+#include "cache/kv_cache.h"
+#include "cache/lane_evidence.h"
+#include "cache/sequence_pages.h"
+#include "kernels/kernel_table.h"
+
+namespace lkv {
+
+// Limits of the machine and the model, for window keys that say `auto`.
+struct WindowContext {
+  uint64_t max_seq_tokens = 0;
+  uint64_t memory_bytes = 0;
+};
+
+class CachedSequence {
+ public:
+  static Result<std::unique_ptr<CachedSequence>> Create(
+      SequenceId id, const KvShape& shape, const KernelTable& kernels,
+      const WindowContext& context, const SequenceOptions& options);
+
+  SequenceId id() const { return id_; }
+  KvType type() const { return type_; }
+  uint32_t n_tokens() const { return n_tokens_; }
+  SequencePages& pages() { return pages_; }
+  const SequencePages& pages() const { return pages_; }
+  // nullptr when the policy keeps everything: nobody wants to know.
+  LaneEvidence* evidence() {
+    return judge_.has_value() ? &judge_->evidence : nullptr;
+  }
+
+  SequenceStats Stats() const;
+  uint32_t ChunkTokens(uint32_t wanted) const;
+  std::vector<PageExplanation> Explain(uint32_t layer, uint32_t kv_head) const;
+
+  // A step of n_new tokens begins: room first, for all sequences of the step,
+  // then pages.
+  Status MakeRoom(uint32_t n_new, PlanScratch& scratch);
+  void OpenPages(uint32_t n_new);
+  // It ends: collective calls for ranges of lanes, and Advance by one caller
+  // between them.
+  void EvaluateLanes(Share lanes, uint32_t n_new);
+  void Advance(uint32_t n_new);
+  void PlanLanes(Share lanes, uint32_t n_new, PlanScratch& scratch);
+
+ private:
+  // What judges pages; absent when nothing may ever leave. Members refer to
+  // each other and to the sequence's pages, so it never moves.
+  struct Judge {
+    Judge(const KvShape& shape, const KernelTable& kernels, KvType type,
+          const SequenceOptions& options, const BudgetPlan& plan,
+          const WindowController::Options& window, SequencePages& pages);
+
+    PatternDetector* Detector() {
+      return detector.has_value() ? &*detector : nullptr;
+    }
+
+    std::unique_ptr<EvictionPolicy> policy;
+    std::optional<PatternDetector> detector;
+    LaneSpread spread;
+    LaneEvidence evidence;
+    Evictor evictor;
+  };
+
+  CachedSequence(SequenceId id, const KvShape& shape,
+                 const SequenceOptions& options, const BudgetPlan& plan,
+                 const MetadataCost& cost, SequencePages pages);
+
+  const SequenceId id_;
+  const KvShape shape_;
+  const SequenceOptions options_;
+  const KvType type_;
+  const BudgetPlan plan_;
+  const MetadataCost cost_;
+  SequencePages pages_;
+  std::optional<Judge> judge_;
+  uint32_t n_tokens_ = 0;
+  uint64_t resident_bytes_max_ = 0;
+  uint64_t read_bytes_last_step_ = 0;
+};
+
+}  // namespace lkv

@@ -1,0 +1,124 @@
+// Drives a KvCache as a model would, with random rows that depend on the
+// sequence's seed, the layer and the position only, so that any chunking and
+// any cache sees the same text. For tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "base/thread_team.h"
+#include "cache/kv_cache.h"
+
+namespace lkv {
+
+// One sequence as the driver feeds it.
+struct DrivenSequence {
+  SequenceId id{};
+  uint32_t seed = 0;
+  uint32_t n_tokens = 0;
+};
+
+class CacheDriver {
+ public:
+  CacheDriver(KvCache& cache, uint32_t n_threads)
+      : cache_(cache), shape_(cache.shape()), team_(n_threads) {}
+
+  // Rows of keys, values or queries are drawn once per (kind, seed, layer,
+  // position). Larger: attention is more peaked.
+  float query_scale = 1.0f;
+
+  DrivenSequence Add(const SequenceOptions& options, uint32_t seed) {
+    Result<SequenceId> id = cache_.AddSequence(options);
+    EXPECT_TRUE(id.ok()) << id.status().message();
+    return {id.ok() ? id.value() : SequenceId{}, seed, 0};
+  }
+
+  // One step; n_new[i] tokens for sequences[i]. Returns the outputs of all
+  // layers, [n_layers][n_rows, n_heads * head_dim], or nothing when refused.
+  std::vector<std::vector<float>> Step(
+      std::span<DrivenSequence* const> sequences,
+      std::span<const uint32_t> n_new) {
+    std::vector<StepEntry> entries;
+    size_t n_rows = 0;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      entries.push_back({sequences[i]->id, n_new[i]});
+      n_rows += n_new[i];
+    }
+    status = cache_.BeginStep(entries);
+    if (!status.ok()) return {};
+    const size_t kv_row = size_t{shape_.n_kv_heads} * shape_.head_dim;
+    const size_t q_row = size_t{shape_.n_heads()} * shape_.head_dim;
+    std::vector<std::vector<float>> q(shape_.n_layers);
+    std::vector<std::vector<float>> k(shape_.n_layers);
+    std::vector<std::vector<float>> v(shape_.n_layers);
+    std::vector<std::vector<float>> out(shape_.n_layers);
+    for (uint32_t layer = 0; layer < shape_.n_layers; ++layer) {
+      out[layer].resize(n_rows * q_row);
+      for (size_t i = 0; i < sequences.size(); ++i) {
+        for (uint32_t t = 0; t < n_new[i]; ++t) {
+          const uint32_t pos = sequences[i]->n_tokens + t;
+          Draw(0, *sequences[i], layer, pos, q_row, query_scale, &q[layer]);
+          Draw(1, *sequences[i], layer, pos, kv_row, 1, &k[layer]);
+          Draw(2, *sequences[i], layer, pos, kv_row, 1, &v[layer]);
+        }
+      }
+    }
+    team_.Run([&](TeamMember& me) {
+      for (uint32_t layer = 0; layer < shape_.n_layers; ++layer) {
+        cache_.Append(me, layer, {k[layer].data(), kv_row},
+                      {v[layer].data(), kv_row});
+        cache_.Attend(me, layer, {q[layer].data(), q_row}, out[layer].data(),
+                      q_row);
+      }
+      cache_.EndStep(me);
+    });
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      sequences[i]->n_tokens += n_new[i];
+    }
+    return out;
+  }
+
+  std::vector<std::vector<float>> Step(DrivenSequence& sequence,
+                                       uint32_t n_new) {
+    DrivenSequence* const one = &sequence;
+    return Step({&one, 1}, {&n_new, 1});
+  }
+
+  // Feeds a prompt in the chunks that the cache asks for. Returns the outputs
+  // of the last layer, one row per token.
+  std::vector<float> Prefill(DrivenSequence& sequence, uint32_t n_tokens,
+                             uint32_t wanted) {
+    std::vector<float> rows;
+    const uint32_t end = sequence.n_tokens + n_tokens;
+    while (sequence.n_tokens < end) {
+      const uint32_t n = std::min(cache_.ChunkTokens(sequence.id, wanted),
+                                  end - sequence.n_tokens);
+      std::vector<std::vector<float>> out = Step(sequence, n);
+      if (out.empty()) return {};
+      rows.insert(rows.end(), out.back().begin(), out.back().end());
+    }
+    return rows;
+  }
+
+  Status status;  // of the last step
+
+ private:
+  static void Draw(uint32_t kind, const DrivenSequence& sequence,
+                   uint32_t layer, uint32_t pos, size_t n, float scale,
+                   std::vector<float>* rows) {
+    std::seed_seq seed{kind, sequence.seed, layer, pos};
+    std::minstd_rand rng(seed);
+    std::normal_distribution<float> normal;
+    for (size_t i = 0; i < n; ++i) rows->push_back(scale * normal(rng));
+  }
+
+  KvCache& cache_;
+  const KvShape shape_;
+  ThreadTeam team_;
+};
+
+}  // namespace lkv

@@ -1,0 +1,233 @@
+#include "cache/evictor.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+#include "policy/protection.h"
+#include "policy/tier_planner.h"
+
+namespace lkv {
+namespace {
+
+uint32_t PagesOf(uint32_t n_tokens) {
+  return (n_tokens + kPageTokens - 1) / kPageTokens;
+}
+
+}  // namespace
+
+void PlanScratch::Reserve(uint32_t n_pages) {
+  if (victims.size() >= n_pages) return;
+  is_protected.resize(n_pages);
+  attention.resize(n_pages);
+  score.resize(n_pages);
+  sorted.resize(n_pages);
+  victims.resize(n_pages);
+}
+
+Evictor::Evictor(const KvShape& shape, const SequenceOptions& options,
+                 const BudgetPlan& plan,
+                 const WindowController::Options& window, SequencePages& pages,
+                 EvictionPolicy& policy, PatternDetector* detector,
+                 LaneSpread& spread, LaneEvidence& evidence)
+    : shape_(shape),
+      options_(options.cache),
+      pinned_(options.pinned),
+      ends_(ProtectedEndsOf(options.cache)),
+      plan_(plan),
+      text_tokens_(options.prompt_tokens + options.max_new_tokens),
+      has_window_(HasWindowKeys(options.cache)),
+      min_window_pages_(PagesOf(window.limits.min_tokens)),
+      pages_(pages),
+      policy_(policy),
+      detector_(detector),
+      spread_(spread),
+      evidence_(evidence),
+      controller_(window),
+      threshold_(options.cache.score_threshold_percentile, shape.n_lanes()),
+      plans_(shape.n_lanes()),
+      is_exhausted_(shape.n_lanes()) {}
+
+bool Evictor::EvictsNothing(uint32_t n_tokens) const {
+  return plan_.holds_whole_text && n_tokens <= text_tokens_;
+}
+
+uint32_t Evictor::SparseCapacity(uint32_t dense_pages) const {
+  const uint64_t dense =
+      uint64_t{plan_.n_dense_lanes} * std::min(dense_pages, plan_.text_pages);
+  return static_cast<uint32_t>(plan_.capacity_pages - dense);
+}
+
+// Dense lanes hold the whole text.
+uint32_t Evictor::SparsePages(uint32_t n_tokens) const {
+  return pages_.pool().n_used() - plan_.n_dense_lanes * PagesOf(n_tokens);
+}
+
+bool Evictor::HasRoom(uint32_t pages_to_open) const {
+  if (pages_.pool().n_free() / shape_.n_lanes() < pages_to_open) return false;
+  for (uint32_t lane = 0; lane < shape_.n_lanes(); ++lane) {
+    const PageTable& table = pages_.table(lane);
+    if (table.capacity() - table.n_pages() < pages_to_open) return false;
+  }
+  return true;
+}
+
+Status Evictor::MakeRoom(uint32_t n_tokens, uint32_t pages_to_open,
+                         PlanScratch& scratch) {
+  for (uint32_t lane = 0; lane < shape_.n_lanes(); ++lane) {
+    LanePlan& plan = plans_[lane];
+    Evict(lane, {plan.pages.data(), plan.n});
+    plan.n = 0;
+  }
+  if (HasRoom(pages_to_open)) return {};
+  for (uint32_t lane = plan_.n_dense_lanes; lane < shape_.n_lanes(); ++lane) {
+    const uint32_t n_pages = pages_.table(lane).n_pages();
+    const uint32_t keep = PagesToKeep(lane, n_tokens, pages_to_open);
+    const uint32_t n = Choose(lane, n_tokens, keep, n_pages, scratch);
+    Evict(lane, {scratch.victims.data(), n});
+  }
+  std::fill(is_exhausted_.begin(), is_exhausted_.end(), 0);
+  while (!HasRoom(pages_to_open)) {
+    const uint32_t lane = FullestLane();
+    if (lane == shape_.n_lanes()) {
+      return OutOfMemory(
+          "budget: all " + std::to_string(plan_.capacity_pages) +
+          " pages are in use and protected at token " +
+          std::to_string(n_tokens) + ", longer than the " +
+          std::to_string(text_tokens_) +
+          " tokens announced; raise the budget or announce more tokens");
+    }
+    const uint32_t keep = pages_.table(lane).n_pages() - 1;
+    const uint32_t n = Choose(lane, n_tokens, keep, 1, scratch);
+    Evict(lane, {scratch.victims.data(), n});
+    if (n == 0) is_exhausted_[lane] = 1;
+  }
+  return {};
+}
+
+uint32_t Evictor::FullestLane() const {
+  uint32_t fullest = shape_.n_lanes();
+  uint32_t most = 0;
+  for (uint32_t lane = plan_.n_dense_lanes; lane < shape_.n_lanes(); ++lane) {
+    const uint32_t n_pages = pages_.table(lane).n_pages();
+    if (is_exhausted_[lane] == 0 && n_pages > most) {
+      most = n_pages;
+      fullest = lane;
+    }
+  }
+  return fullest;
+}
+
+uint32_t Evictor::PagesToKeep(uint32_t lane, uint32_t n_tokens,
+                              uint32_t pages_to_open) const {
+  uint64_t target = spread_.target_pages(lane);
+  if (pages_to_open > 1) {
+    // Targets leave room for one page per lane; a chunk needs more. Each lane
+    // gives in proportion to what it has.
+    const uint32_t n_sparse = shape_.n_lanes() - plan_.n_dense_lanes;
+    const uint32_t capacity = SparseCapacity(PagesOf(n_tokens) + pages_to_open);
+    const uint32_t total =
+        capacity - std::min(capacity, n_sparse * pages_to_open);
+    if (total < target_total_) target = target * total / target_total_;
+  }
+  const uint32_t lane_capacity = pages_.table(lane).capacity();
+  const uint32_t room = std::min(lane_capacity, std::max(pages_to_open, 1u));
+  return std::min(static_cast<uint32_t>(target), lane_capacity - room);
+}
+
+uint32_t Evictor::Choose(uint32_t lane, uint32_t n_tokens,
+                         uint32_t pages_to_keep, uint32_t max_moves,
+                         PlanScratch& scratch) {
+  const PageTable& table = pages_.table(lane);
+  const uint32_t n_pages = table.n_pages();
+  const EvictionRule rule =
+      controller_.may_evict() ? controller_.rule() : EvictionRule::kSizeAware;
+  const uint32_t n_leave = n_pages - std::min(n_pages, pages_to_keep);
+  if (n_leave == 0 && rule == EvictionRule::kSizeAware) return 0;
+
+  const std::span is_protected(scratch.is_protected.data(), n_pages);
+  const std::span attention(scratch.attention.data(), n_pages);
+  const std::span score(scratch.score.data(), n_pages);
+  MarkProtectedPages(ends_, pinned_, table.first_positions(), table.n_tokens(),
+                     is_protected);
+  policy_.ScorePages(lane, n_tokens, {attention, score});
+  if (rule == EvictionRule::kScoreThreshold) {
+    threshold_.Freeze(lane, score, is_protected,
+                      {scratch.sorted.data(), n_pages});
+  }
+  return ChooseVictims({.is_protected = is_protected,
+                        .attention = attention,
+                        .score = score,
+                        .n_leave = n_leave,
+                        .max_moves = max_moves,
+                        .two_stage = policy_.two_stage(),
+                        .rule = rule,
+                        .threshold = threshold_.value(lane),
+                        .floor_pages = min_window_pages_},
+                       {scratch.victims.data(), n_pages});
+}
+
+void Evictor::Evict(uint32_t lane, std::span<const uint32_t> victims) {
+  // Descending, so that no removal renumbers a page still to be removed.
+  for (uint32_t index : victims) {
+    pages_.Remove(lane, index);
+    evidence_.RemovePage(lane, index);
+  }
+  n_evicted_pages_ += victims.size();
+}
+
+void Evictor::EvaluateLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new) {
+  if (detector_ != nullptr && HasTurn(lane, n_tokens, n_new)) {
+    detector_->Evaluate(lane);
+  }
+}
+
+void Evictor::UpdateTargets(uint32_t n_tokens, uint32_t n_new) {
+  if (detector_ != nullptr) detector_->Update();
+  controller_.Update(pattern_change(), n_tokens);
+  const uint32_t n_sparse = shape_.n_lanes() - plan_.n_dense_lanes;
+  if (n_sparse == 0) return;
+  // Targets hold still while the lanes take their turns, so that all of them
+  // plan for the same total.
+  if (n_new > 1 || n_tokens % kPageTokens == 0) {
+    const uint32_t capacity = SparseCapacity(PagesOf(n_tokens) + 1);
+    uint32_t total = capacity - std::min(capacity, n_sparse);
+    if (has_window_) {
+      const uint32_t window_pages =
+          std::max(1u, controller_.window_tokens() / kPageTokens);
+      total = std::min(total, n_sparse * (window_pages - 1));
+    }
+    target_total_ = std::max(total, n_sparse * plan_.protected_pages);
+    spread_.Respread(n_tokens, target_total_);
+  }
+  under_pressure_ = SparsePages(n_tokens) > target_total_;
+}
+
+void Evictor::PlanLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new,
+                       PlanScratch& scratch) {
+  if (IsDense(lane) || !HasTurn(lane, n_tokens, n_new)) return;
+  if (EvictsNothing(n_tokens)) return;
+  if (!under_pressure_ && controller_.rule() == EvictionRule::kSizeAware) {
+    return;
+  }
+  LanePlan& plan = plans_[lane];
+  plan.n = Choose(lane, n_tokens, PagesToKeep(lane, n_tokens, 1),
+                  kMaxMovesPerTurn, scratch);
+  std::copy_n(scratch.victims.begin(), plan.n, plan.pages.begin());
+}
+
+std::vector<PageExplanation> Evictor::Explain(uint32_t lane,
+                                              uint32_t n_tokens) const {
+  const PageTable& table = pages_.table(lane);
+  std::vector<float> attention(table.n_pages());
+  std::vector<float> score(table.n_pages());
+  policy_.ScorePages(lane, n_tokens, {attention, score});
+  std::vector<PageExplanation> pages(table.n_pages());
+  for (uint32_t i = 0; i < pages.size(); ++i) {
+    pages[i].attention = attention[i];
+    pages[i].score = score[i];
+  }
+  return pages;
+}
+
+}  // namespace lkv

@@ -1,0 +1,138 @@
+// Evictor: decides which pages of one sequence leave, and when.
+//
+// Decode. Lane i has its turn in the steps that end with n_tokens = i modulo
+// kPageTokens, so that the work of all lanes spreads evenly over steps. At its
+// turn a lane plans to have one spare page less than it may hold, because all
+// lanes open a page in the same step. The plan is applied when the next step
+// begins. Prefill: all lanes plan when a chunk ends, and again when the next
+// one begins, for the room that it needs.
+//
+// How many pages a lane may hold comes from the budget or, when window keys are
+// given, from the window that the controller wants; LaneSpread shares the total
+// among lanes. Should a plan not free enough (protected pages, changed
+// targets), MakeRoom evicts the lowest pages of the fullest lanes until the
+// step fits, or refuses the step.
+//
+// Thread rule: PlanLane and EvaluateLane for different lanes may run at the
+// same time, each with scratch of its own; everything else is one caller's.
+// Allocates in the constructor only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cache/budget_plan.h"
+#include "cache/kv_cache.h"
+#include "cache/lane_evidence.h"
+#include "cache/page_explanation.h"
+#include "cache/sequence_pages.h"
+#include "lookaheadkv/status.h"
+#include "policy/eviction_policy.h"
+#include "policy/lane_spread.h"
+#include "policy/pattern_detector.h"
+#include "policy/score_threshold.h"
+#include "policy/window_controller.h"
+
+namespace lkv {
+
+// Room for the scores of one lane's pages.
+struct PlanScratch {
+  std::vector<uint8_t> is_protected;
+  std::vector<float> attention;
+  std::vector<float> score;
+  std::vector<float> sorted;
+  std::vector<uint32_t> victims;
+
+  // Grows every array to n_pages.
+  void Reserve(uint32_t n_pages);
+};
+
+class Evictor {
+ public:
+  // Pages of a lane that may leave at one turn: what a shrinking window asks
+  // for is spread over several turns. (A lane gains one page between turns.)
+  static constexpr uint32_t kMaxMovesPerTurn = 8;
+
+  // Borrows all but the options; detector is nullptr when the window is fixed.
+  Evictor(const KvShape& shape, const SequenceOptions& options,
+          const BudgetPlan& plan, const WindowController::Options& window,
+          SequencePages& pages, EvictionPolicy& policy,
+          PatternDetector* detector, LaneSpread& spread,
+          LaneEvidence& evidence);
+
+  // Applies the plans, then makes sure that every lane can open
+  // `pages_to_open` pages. kOutOfMemory when protected pages fill the budget.
+  Status MakeRoom(uint32_t n_tokens, uint32_t pages_to_open,
+                  PlanScratch& scratch);
+
+  // A step has ended that brought the sequence to n_tokens with n_new of them.
+  // First for every lane, then once for the sequence, then again for every
+  // lane, with barriers between.
+  void EvaluateLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new);
+  void UpdateTargets(uint32_t n_tokens, uint32_t n_new);
+  void PlanLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new,
+                PlanScratch& scratch);
+
+  uint32_t window_tokens() const { return controller_.window_tokens(); }
+  double pattern_change() const {
+    return detector_ == nullptr ? 0 : detector_->change();
+  }
+  uint64_t n_evicted_pages() const { return n_evicted_pages_; }
+
+  // attention and score of every page of a lane; the rest is left empty.
+  std::vector<PageExplanation> Explain(uint32_t lane, uint32_t n_tokens) const;
+
+ private:
+  // The pages planned to leave a lane, in descending order.
+  struct LanePlan {
+    uint32_t n = 0;
+    std::array<uint32_t, kMaxMovesPerTurn> pages;
+  };
+
+  static bool HasTurn(uint32_t lane, uint32_t n_tokens, uint32_t n_new) {
+    return n_new > 1 || n_tokens % kPageTokens == lane % kPageTokens;
+  }
+  bool IsDense(uint32_t lane) const { return lane < plan_.n_dense_lanes; }
+  bool EvictsNothing(uint32_t n_tokens) const;
+  // Pages that the lanes which may evict hold, and may hold while dense lanes
+  // hold dense_pages each.
+  uint32_t SparsePages(uint32_t n_tokens) const;
+  uint32_t SparseCapacity(uint32_t dense_pages) const;
+  // Pages `lane` may keep before every lane opens `pages_to_open` new ones.
+  uint32_t PagesToKeep(uint32_t lane, uint32_t n_tokens,
+                       uint32_t pages_to_open) const;
+  // Chooses up to max_moves pages; the result is scratch.victims[0 .. n).
+  uint32_t Choose(uint32_t lane, uint32_t n_tokens, uint32_t pages_to_keep,
+                  uint32_t max_moves, PlanScratch& scratch);
+  void Evict(uint32_t lane, std::span<const uint32_t> victims);
+  bool HasRoom(uint32_t pages_to_open) const;
+  // The lane with the most pages of those that have pages to give; n_lanes when
+  // there is none.
+  uint32_t FullestLane() const;
+
+  const KvShape shape_;
+  const CacheOptions options_;
+  const std::vector<PositionRange> pinned_;
+  const ProtectedEnds ends_;
+  const BudgetPlan plan_;
+  const uint32_t text_tokens_;
+  const bool has_window_;
+  const uint32_t min_window_pages_;
+  SequencePages& pages_;
+  EvictionPolicy& policy_;
+  PatternDetector* const detector_;
+  LaneSpread& spread_;
+  LaneEvidence& evidence_;
+  WindowController controller_;
+  ScoreThreshold threshold_;
+  std::vector<LanePlan> plans_;        // [n_lanes]
+  std::vector<uint8_t> is_exhausted_;  // [n_lanes], within MakeRoom
+  // What the spread shared out last, and whether more than that is in use.
+  uint32_t target_total_ = 0;
+  bool under_pressure_ = false;
+  uint64_t n_evicted_pages_ = 0;
+};
+
+}  // namespace lkv

@@ -1,0 +1,86 @@
+#include "cache/lane_evidence.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace lkv {
+
+LaneEvidence::LaneEvidence(const KvShape& shape, KvType type,
+                           const KernelTable& kernels,
+                           const ProtectedEnds& ends, EvictionPolicy& policy,
+                           PatternDetector* detector, LaneSpread& spread)
+    : shape_(shape),
+      type_(static_cast<size_t>(type)),
+      kernels_(kernels),
+      ends_(ends),
+      policy_(policy),
+      detector_(detector),
+      spread_(spread),
+      mean_output_(size_t{shape.n_lanes()} * shape.head_dim),
+      n_slots_(shape.n_lanes()),
+      last_spread_pos_(shape.n_lanes()) {}
+
+void LaneEvidence::Observe(const LaneObservation& observation,
+                           const float* output, SequencePages& pages) {
+  const uint32_t lane = observation.lane;
+  UpdateMeanOutput(lane, output, observation.tokens_since);
+  IntroduceSlots(lane, observation.n_slots, pages);
+  policy_.Observe(observation);
+  if (detector_ != nullptr) detector_->Observe(observation);
+  // Lanes keep their character for hundreds of tokens: one look in 16 is
+  // enough to spread pages by.
+  const uint32_t tokens_since = observation.query_pos - last_spread_pos_[lane];
+  if (tokens_since >= kPageTokens) {
+    spread_.Observe(
+        lane,
+        ContestableMass(ends_, observation.mass_mean, observation.n_slots),
+        tokens_since);
+    last_spread_pos_[lane] = observation.query_pos;
+  }
+}
+
+void LaneEvidence::UpdateMeanOutput(uint32_t lane, const float* output,
+                                    uint32_t tokens_since) {
+  // The first output ever is the mean itself.
+  const float keep = n_slots_[lane] == 0
+                         ? 0
+                         : std::exp2(-static_cast<float>(tokens_since) /
+                                     kOutputHalfLifeTokens);
+  const float scale = (1 - keep) / static_cast<float>(shape_.group);
+  const uint32_t d = shape_.head_dim;
+  float* mean = &mean_output_[size_t{lane} * d];
+  for (uint32_t c = 0; c < d; ++c) mean[c] *= keep;
+  for (uint32_t g = 0; g < shape_.group; ++g) {
+    for (uint32_t c = 0; c < d; ++c) mean[c] += scale * output[g * d + c];
+  }
+}
+
+void LaneEvidence::IntroduceSlots(uint32_t lane, uint32_t n_slots,
+                                  SequencePages& pages) {
+  const float* mean = &mean_output_[size_t{lane} * shape_.head_dim];
+  float norms[kPageTokens];
+  float distances[kPageTokens];
+  while (n_slots_[lane] < n_slots) {
+    const uint32_t slot = n_slots_[lane];
+    const uint32_t first = slot % kPageTokens;
+    const uint32_t n = std::min(kPageTokens - first, n_slots - slot);
+    if (first == 0) {
+      policy_.AddPage(lane, pages.table(lane).PositionOf(slot));
+      if (detector_ != nullptr) detector_->AddPage(lane);
+    }
+    kernels_.value_stats[type_](pages.PageOfSlot(lane, slot), first, first + n,
+                                shape_.head_dim, mean, norms, distances);
+    policy_.AddSlots(lane, n, norms, distances);
+    n_slots_[lane] += n;
+  }
+}
+
+void LaneEvidence::RemovePage(uint32_t lane, uint32_t index) {
+  policy_.RemovePage(lane, index);
+  if (detector_ != nullptr) detector_->RemovePage(lane, index);
+  n_slots_[lane] -= kPageTokens;
+}
+
+}  // namespace lkv

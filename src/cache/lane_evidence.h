@@ -1,0 +1,65 @@
+// LaneEvidence: passes what attention shows about a sequence's lanes on to
+// those who judge by it: the policy (every page's worth), the pattern detector
+// (has the text turned?) and the spread of pages over lanes.
+//
+// It keeps per lane the mean output of attention, a moving average with a
+// half-life of 64 tokens: the distance of a value from it is what the loss of
+// the value would change.
+//
+// Thread rule: calls for different lanes may run at the same time. Allocates in
+// the constructor only. Cost per observed query: O(slots of the lane).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/types.h"
+#include "cache/sequence_pages.h"
+#include "kernels/kernel_table.h"
+#include "policy/eviction_policy.h"
+#include "policy/lane_spread.h"
+#include "policy/pattern_detector.h"
+#include "policy/protection.h"
+
+namespace lkv {
+
+class LaneEvidence {
+ public:
+  static constexpr float kOutputHalfLifeTokens = 64;
+  // Bytes per lane: the mean output and two counters.
+  static size_t BytesPerLane(const KvShape& shape) {
+    return shape.head_dim * sizeof(float) + 2 * sizeof(uint32_t);
+  }
+
+  // Borrows all; detector may be nullptr.
+  LaneEvidence(const KvShape& shape, KvType type, const KernelTable& kernels,
+               const ProtectedEnds& ends, EvictionPolicy& policy,
+               PatternDetector* detector, LaneSpread& spread);
+
+  // One observed query of a lane: its attention output [group, head_dim], and
+  // the masses of the slots that it saw. Slots that are new since the last call
+  // are introduced first; they are the newest of the n_slots seen.
+  void Observe(const LaneObservation& observation, const float* output,
+               SequencePages& pages);
+  // Page `index` of the lane leaves.
+  void RemovePage(uint32_t lane, uint32_t index);
+
+ private:
+  void UpdateMeanOutput(uint32_t lane, const float* output,
+                        uint32_t tokens_since);
+  void IntroduceSlots(uint32_t lane, uint32_t n_slots, SequencePages& pages);
+
+  const KvShape shape_;
+  const size_t type_;
+  const KernelTable& kernels_;
+  const ProtectedEnds ends_;
+  EvictionPolicy& policy_;
+  PatternDetector* const detector_;
+  LaneSpread& spread_;
+  AlignedBuffer<float> mean_output_;       // [n_lanes, head_dim]
+  std::vector<uint32_t> n_slots_;          // [n_lanes] introduced so far
+  std::vector<uint32_t> last_spread_pos_;  // [n_lanes]
+};
+
+}  // namespace lkv

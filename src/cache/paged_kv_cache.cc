@@ -1,0 +1,147 @@
+#include "cache/paged_kv_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "cache/cached_sequence.h"
+
+namespace lkv {
+
+PagedKvCache::PagedKvCache(const KvShape& shape,
+                           const PagedKvCacheOptions& options)
+    : shape_(shape),
+      options_(options),
+      attention_(shape, *options.kernels, options.max_threads),
+      plan_scratch_(options.max_threads) {
+  CHECK(shape.n_lanes() > 0 && shape.group > 0);
+  CHECK(shape.head_dim > 0 && shape.head_dim % kPageTokens == 0);
+}
+
+PagedKvCache::~PagedKvCache() = default;
+
+Result<SequenceId> PagedKvCache::AddSequence(const SequenceOptions& options) {
+  const SequenceId id{next_id_};
+  Result<std::unique_ptr<CachedSequence>> sequence =
+      CachedSequence::Create(id, shape_, *options_.kernels,
+                             {.max_seq_tokens = options_.max_seq_tokens,
+                              .memory_bytes = options_.memory_bytes},
+                             options);
+  if (!sequence.ok()) return sequence.status();
+  ++next_id_;
+  const uint32_t lane_pages = (*sequence)->pages().table(0).capacity();
+  sequences_.emplace(id, *std::move(sequence));
+  const uint32_t n_sequences = static_cast<uint32_t>(sequences_.size());
+  attention_.Reserve(lane_pages * kPageTokens, n_sequences);
+  for (PlanScratch& scratch : plan_scratch_) scratch.Reserve(lane_pages);
+  step_.reserve(n_sequences);
+  return id;
+}
+
+void PagedKvCache::RemoveSequence(SequenceId id) {
+  CHECK(sequences_.erase(id) == 1);
+}
+
+CachedSequence& PagedKvCache::Find(SequenceId id) const {
+  auto it = sequences_.find(id);
+  CHECK(it != sequences_.end());
+  return *it->second;
+}
+
+SequenceStats PagedKvCache::Stats(SequenceId id) const {
+  return Find(id).Stats();
+}
+
+std::vector<uint32_t> PagedKvCache::ResidentPositions(SequenceId id,
+                                                      uint32_t layer,
+                                                      uint32_t kv_head) const {
+  const PageTable& table =
+      Find(id).pages().table(shape_.LaneOf(layer, kv_head));
+  std::vector<uint32_t> positions(table.n_tokens());
+  for (uint32_t slot = 0; slot < positions.size(); ++slot) {
+    positions[slot] = table.PositionOf(slot);
+  }
+  return positions;
+}
+
+uint32_t PagedKvCache::ChunkTokens(SequenceId id, uint32_t wanted) const {
+  return Find(id).ChunkTokens(wanted);
+}
+
+void PagedKvCache::SetObserver(AttentionObserver* observer) {
+  observer_ = observer;
+}
+
+std::vector<PageExplanation> PagedKvCache::Explain(SequenceId id,
+                                                   uint32_t layer,
+                                                   uint32_t kv_head) const {
+  return Find(id).Explain(layer, kv_head);
+}
+
+Status PagedKvCache::BeginStep(std::span<const StepEntry> entries) {
+  step_.clear();
+  size_t row = 0;
+  for (const StepEntry& entry : entries) {
+    CHECK(entry.n_tokens > 0);
+    CachedSequence& sequence = Find(entry.sequence);
+    if (Status s = sequence.MakeRoom(entry.n_tokens, plan_scratch_[0]);
+        !s.ok()) {
+      step_.clear();
+      return s;
+    }
+    step_.push_back({&sequence, entry.n_tokens, row});
+    row += entry.n_tokens;
+  }
+  for (const StepPart& part : step_) part.sequence->OpenPages(part.n_tokens);
+  attention_.BeginStep();
+  return {};
+}
+
+void PagedKvCache::Append(TeamMember& me, uint32_t layer, TokenRows k,
+                          TokenRows v) {
+  const size_t n_heads = shape_.n_kv_heads;
+  const uint32_t d = shape_.head_dim;
+  for (const StepPart& part : step_) {
+    SequencePages& pages = part.sequence->pages();
+    const auto write_slot =
+        options_.kernels
+            ->write_slot[static_cast<size_t>(part.sequence->type())];
+    const Share items = me.ShareOf(part.n_tokens * n_heads);
+    for (size_t item = items.begin; item < items.end; ++item) {
+      const uint32_t token = static_cast<uint32_t>(item / n_heads);
+      const uint32_t head = static_cast<uint32_t>(item % n_heads);
+      const uint32_t lane = shape_.LaneOf(layer, head);
+      const uint32_t slot =
+          pages.table(lane).n_tokens() - part.n_tokens + token;
+      const size_t row = part.first_row + token;
+      write_slot(pages.PageOfSlot(lane, slot), slot % kPageTokens, d,
+                 k.data + row * k.stride + head * d,
+                 v.data + row * v.stride + head * d);
+    }
+  }
+  me.Barrier();
+}
+
+void PagedKvCache::Attend(TeamMember& me, uint32_t layer, TokenRows q,
+                          float* out, size_t out_stride) {
+  attention_.Attend(me, step_, layer, q, out, out_stride, observer_);
+}
+
+void PagedKvCache::EndStep(TeamMember& me) {
+  CHECK(me.n_members() <= plan_scratch_.size());
+  const Share lanes = me.ShareOf(shape_.n_lanes());
+  for (const StepPart& part : step_) {
+    part.sequence->EvaluateLanes(lanes, part.n_tokens);
+  }
+  me.Barrier();
+  if (me.index() == 0) {
+    for (const StepPart& part : step_) part.sequence->Advance(part.n_tokens);
+  }
+  me.Barrier();
+  for (const StepPart& part : step_) {
+    part.sequence->PlanLanes(lanes, part.n_tokens, plan_scratch_[me.index()]);
+  }
+  me.Barrier();
+}
+
+}  // namespace lkv

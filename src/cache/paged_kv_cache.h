@@ -1,0 +1,83 @@
+// PagedKvCache: the cache of the product. Keys and values live in pages, every
+// lane has its own page table, and each sequence stays inside its own budget by
+// evicting the pages that its policy values least.
+//
+// A sequence owns a pool of pages with exactly as many as its budget pays for,
+// so the cap cannot be passed by mistake and removing a sequence gives all of
+// its memory back at once.
+//
+// Results depend on the calls alone, not on the size of the team: attention is
+// split at fixed slots and merged in a fixed order, and every decision is made
+// per lane or by one member between two barriers.
+//
+// Thread rule: as KvCache. A decode step costs O(resident tokens) and allocates
+// nothing; AddSequence allocates all that the sequence will need, pages apart.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cache/attention_runner.h"
+#include "cache/kv_cache.h"
+#include "cache/page_explanation.h"
+#include "kernels/kernel_table.h"
+
+namespace lkv {
+
+class CachedSequence;
+
+struct PagedKvCacheOptions {
+  // The attention kernels. Required.
+  const KernelTable* kernels = nullptr;
+  // The largest team that will call: scratch is made per member.
+  uint32_t max_threads = 1;
+  // For window keys that say `auto`: the longest sequence of the model, and the
+  // memory that KV may live in.
+  uint64_t max_seq_tokens = 0;
+  uint64_t memory_bytes = 0;
+};
+
+class PagedKvCache final : public KvCache {
+ public:
+  // Requires shape.head_dim to be a multiple of 16.
+  PagedKvCache(const KvShape& shape, const PagedKvCacheOptions& options);
+  ~PagedKvCache() override;
+
+  const KvShape& shape() const override { return shape_; }
+  Result<SequenceId> AddSequence(const SequenceOptions& options) override;
+  void RemoveSequence(SequenceId id) override;
+  SequenceStats Stats(SequenceId id) const override;
+  std::vector<uint32_t> ResidentPositions(SequenceId id, uint32_t layer,
+                                          uint32_t kv_head) const override;
+  uint32_t ChunkTokens(SequenceId id, uint32_t wanted) const override;
+  void SetObserver(AttentionObserver* observer) override;
+
+  Status BeginStep(std::span<const StepEntry> entries) override;
+  void Append(TeamMember& me, uint32_t layer, TokenRows k,
+              TokenRows v) override;
+  void Attend(TeamMember& me, uint32_t layer, TokenRows q, float* out,
+              size_t out_stride) override;
+  void EndStep(TeamMember& me) override;
+
+  // Why each resident page of a lane is there, in position order; between
+  // steps only.
+  std::vector<PageExplanation> Explain(SequenceId id, uint32_t layer,
+                                       uint32_t kv_head) const;
+
+ private:
+  CachedSequence& Find(SequenceId id) const;
+
+  const KvShape shape_;
+  const PagedKvCacheOptions options_;
+  std::map<SequenceId, std::unique_ptr<CachedSequence>> sequences_;
+  uint32_t next_id_ = 0;
+  std::vector<StepPart> step_;  // the step under way
+  AttentionRunner attention_;
+  std::vector<PlanScratch> plan_scratch_;  // [max_threads]
+  AttentionObserver* observer_ = nullptr;
+};
+
+}  // namespace lkv

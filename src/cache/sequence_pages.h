@@ -1,0 +1,52 @@
+// SequencePages: the pool and the page tables of one sequence, kept in step.
+//
+// Thread-compatible; all changes are made by one thread between steps.
+// Allocates in Create only.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/types.h"
+#include "lookaheadkv/status.h"
+#include "store/page_pool.h"
+#include "store/page_table.h"
+
+namespace lkv {
+
+class SequencePages {
+ public:
+  static Result<SequencePages> Create(const KvShape& shape,
+                                      uint32_t capacity_pages,
+                                      uint32_t pages_per_lane);
+
+  // Opens the pages that `n_new` tokens at positions n_tokens, n_tokens + 1,
+  // ... need in every lane and counts these tokens as present. Requires the
+  // room that PagesToOpen() says, in the pool and in each table.
+  void Extend(uint32_t n_tokens, uint32_t n_new);
+  // Pages per lane that Extend would open.
+  static uint32_t PagesToOpen(uint32_t n_tokens, uint32_t n_new) {
+    return PagesOf(n_tokens + n_new) - PagesOf(n_tokens);
+  }
+  // Takes a full page out of a lane; its memory is free at once.
+  void Remove(uint32_t lane, uint32_t index);
+
+  uint32_t n_lanes() const { return static_cast<uint32_t>(tables_.size()); }
+  const PageTable& table(uint32_t lane) const { return tables_[lane]; }
+  const PagePool& pool() const { return pool_; }
+  uint8_t* PageOfSlot(uint32_t lane, uint32_t slot) {
+    return pool_.PageData(tables_[lane].page_id(slot / kPageTokens));
+  }
+
+ private:
+  SequencePages(PagePool pool, uint32_t n_lanes, uint32_t pages_per_lane);
+
+  static uint32_t PagesOf(uint32_t n_tokens) {
+    return (n_tokens + kPageTokens - 1) / kPageTokens;
+  }
+
+  PagePool pool_;
+  std::vector<PageTable> tables_;  // [n_lanes]
+};
+
+}  // namespace lkv
