@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 
+#include "lookaheadkv/export.h"
 #include "lookaheadkv/hit_rates.h"
 #include "lookaheadkv/options.h"
 #include "lookaheadkv/status.h"
@@ -83,7 +84,7 @@ struct SessionMemory {
 
 // One context under a budget. Each call of Generate goes on where the last one
 // ended.
-class Session {
+class LKV_EXPORT Session {
  public:
   ~Session();
   Session(Session&&) noexcept;
@@ -111,7 +112,7 @@ class Session {
   std::unique_ptr<State> state_;
 };
 
-class Model {
+class LKV_EXPORT Model {
  public:
   // Loads a GGUF model (the first file of a split one). kNotFound, kCorrupt,
   // or kOutOfMemory, said before loading when the machine is too small.
