@@ -73,7 +73,9 @@ struct CacheOptions {
   std::optional<uint32_t> max_window_tokens;
   bool base_window_auto = false;   // "auto": max(1024, 0.25 max_seq_len)
   bool max_window_auto = false;    // "auto": min(half the memory, 1.5 base)
-  double change_threshold = 0.10;  // nats, on the chosen metric
+  // Nats of Jensen-Shannon divergence (of the other metric if that is chosen):
+  // between a text that goes on (0.03) and one that turns (0.10 and more).
+  double change_threshold = 0.06;
   double change_smoothing = 0.7;   // weight of the old value
   ChangeMetric change_metric = ChangeMetric::kJensenShannon;
   uint32_t dwell_steps = 32;

@@ -112,7 +112,7 @@ std::vector<OptionKey> MakeTable() {
       Among(kLaws,
             Key("window_law", "", Choice<&O::window_law>(),
                 "How a change of attention pattern moves the window",
-                "symmetric: base * 4^(2 sigma(10 (change - threshold)) - 1); "
+                "symmetric: base * 4^(2 sigma(20 (change - threshold)) - 1); "
                 "source: base * (1 + sigma(change - threshold))")),
       Open("the budget",
            Key("base_window", "tokens",

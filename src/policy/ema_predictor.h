@@ -18,7 +18,7 @@
 // A half moves in steps of 1/2048 to 1/1024 of its value, so under a constant
 // mass the average stops short of it, by 2 % at 4 prediction steps and a
 // quarter at 64. Real attention varies from query to query by far more than a
-// step, which carries the average on: the error is then under 3 % (tested).
+// step, which carries the average on: the error is then under 5 % (tested).
 //
 // State: one half per slot (attention * kMassScale). Thread rule: calls for
 // different lanes may run at the same time. Allocates in the constructor only.

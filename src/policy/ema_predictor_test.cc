@@ -66,7 +66,7 @@ TEST(EmaPredictorTest, FollowsTheMeanOfVaryingMasses) {
     }
     std::vector<float> out = PredictAll(predictor, 0, 64);
     for (uint32_t i = 0; i < 64; ++i) {
-      EXPECT_NEAR(out[i] / exact[i], 1, 0.03) << n_steps << " slot " << i;
+      EXPECT_NEAR(out[i] / exact[i], 1, 0.05) << n_steps << " slot " << i;
     }
   }
 }

@@ -63,23 +63,28 @@ void PatternDetector::Observe(const LaneObservation& observation) {
   const float keep_fast = std::exp2(-age / kFastHalfLifeTokens);
   const float keep_slow = std::exp2(-age / kSlowHalfLifeTokens);
   PageAverages* averages = averages_.of(observation.lane);
+  uint32_t n_known = 0;
   float fast_sum = 0;
   float slow_sum = 0;
   for (uint32_t p = pages.begin; p < pages.end; ++p) {
     PageAverages& average = averages[p];
     float mass = SumPage(observation.mass_mean + size_t{p} * kPageTokens);
-    if (average.fast < 0) {
+    const bool known = average.fast >= 0;
+    if (!known && n_known == 0) {
+      average = {mass, mass};
+    } else if (!known) {
       // Just left the recent tokens. Starting from 0 would look like a change;
       // the mean of the pages before it is the same share in both averages.
-      auto n_before = static_cast<float>(p - pages.begin);
-      average = n_before > 0
-                    ? PageAverages{fast_sum / n_before, slow_sum / n_before}
-                    : PageAverages{mass, mass};
+      auto n = static_cast<float>(n_known);
+      average = {fast_sum / n, slow_sum / n};
     }
     average.fast = keep_fast * average.fast + (1 - keep_fast) * mass;
     average.slow = keep_slow * average.slow + (1 - keep_slow) * mass;
-    fast_sum += average.fast;
-    slow_sum += average.slow;
+    if (known) {
+      ++n_known;
+      fast_sum += average.fast;
+      slow_sum += average.slow;
+    }
   }
 }
 

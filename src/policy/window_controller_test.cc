@@ -27,9 +27,10 @@ TEST(WindowLawTest, TheSymmetricLawSpansAQuarterToFourBases) {
   EXPECT_DOUBLE_EQ(law(0.1, 0.1), 2048);
   EXPECT_NEAR(law(10, 0.1), 8192, 0.1);
   EXPECT_NEAR(law(0, 10), 512, 0.1);
-  // Full change (ln 2) and none, at the default threshold.
-  EXPECT_NEAR(law(std::log(2.0), 0.1), 8132, 5);
-  EXPECT_NEAR(law(0, 0.1), 1079, 1);
+  // No change, a turn, and the most there is, at the default threshold.
+  EXPECT_NEAR(law(0, 0.06), 972.73, 0.01);
+  EXPECT_NEAR(law(0.1, 0.06), 3468.02, 0.01);
+  EXPECT_NEAR(law(std::log(2.0), 0.06), 8191.93, 0.01);
 }
 
 WindowController::Options Dynamic() {
@@ -49,7 +50,7 @@ TEST(WindowControllerTest, StartsAtTheMaximumAndShrinksOnlyAfterTwoBases) {
     ASSERT_EQ(controller.window_tokens(), 4096u) << n;
   }
   controller.Update(0, 2049);
-  EXPECT_EQ(controller.window_tokens(), 528u);  // 1024 * 0.527, whole pages
+  EXPECT_EQ(controller.window_tokens(), 480u);  // 1024 * 0.475, whole pages
 }
 
 TEST(WindowControllerTest, GrowsWhenThePatternChanges) {
@@ -114,7 +115,7 @@ TEST(WindowControllerTest, WarmUpAllowsTheWholeBudget) {
   EXPECT_EQ(controller.window_tokens(), 5000u);
   controller.Update(0, 2500);
   EXPECT_TRUE(controller.may_evict());
-  EXPECT_EQ(controller.window_tokens(), 528u);
+  EXPECT_EQ(controller.window_tokens(), 480u);
 }
 
 TEST(WindowControllerTest, HybridFreezesHalfwayAndEvictsByThreshold) {
@@ -123,9 +124,9 @@ TEST(WindowControllerTest, HybridFreezesHalfwayAndEvictsByThreshold) {
   options.switch_tokens = 3500;
   WindowController controller(options);
   controller.Update(0, kLate);
-  EXPECT_EQ(controller.window_tokens(), 528u);
+  EXPECT_EQ(controller.window_tokens(), 480u);
   EXPECT_EQ(controller.rule(), EvictionRule::kSizeAware);
-  controller.Update(0.1, 3500);
+  controller.Update(0.06, 3500);
   EXPECT_EQ(controller.window_tokens(), 1024u);
   EXPECT_EQ(controller.rule(), EvictionRule::kScoreThreshold);
   controller.Update(0.6, 4000);
