@@ -1,0 +1,114 @@
+#include "policy/lookahead_policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "policy/scorer.h"
+
+namespace lkv {
+namespace {
+
+constexpr PolicyCapacity kCapacity = {.n_lanes = 1, .pages_per_lane = 16};
+
+// A lane of whole pages under a look-ahead policy.
+class LookaheadPolicyTest : public ::testing::Test {
+ protected:
+  void Start(ScoreName score) {
+    CacheOptions options;
+    options.score = score;
+    policy_ = std::make_unique<LookaheadPolicy>(options, kCapacity);
+  }
+  void AddPages(uint32_t n, float norm, float distance) {
+    std::vector<float> norms(kPageTokens, norm);
+    std::vector<float> distances(kPageTokens, distance);
+    for (; n > 0; --n) {
+      policy_->AddPage(0, n_slots_);
+      policy_->AddSlots(0, kPageTokens, norms.data(), distances.data());
+      n_slots_ += kPageTokens;
+    }
+  }
+  // Every slot of page p gets page_attention[p] from many queries.
+  void Settle(const std::vector<float>& page_attention) {
+    std::vector<float> mass(n_slots_);
+    for (uint32_t i = 0; i < n_slots_; ++i) mass[i] = page_attention[i / 16];
+    for (int t = 0; t < 500; ++t) {
+      policy_->Observe({.lane = 0,
+                        .query_pos = n_slots_ - 1,
+                        .n_slots = n_slots_,
+                        .mass_max = mass.data()});
+    }
+  }
+  void Score() {
+    attention_.resize(n_slots_ / 16);
+    score_.resize(n_slots_ / 16);
+    policy_->ScorePages(0, n_slots_, {attention_, score_});
+  }
+
+  std::unique_ptr<LookaheadPolicy> policy_;
+  uint32_t n_slots_ = 0;
+  std::vector<float> attention_;
+  std::vector<float> score_;
+};
+
+TEST_F(LookaheadPolicyTest, OutputErrorPagesSumTheirSlots) {
+  Start(ScoreName::kOutputError);
+  AddPages(1, 100, 2);
+  AddPages(1, 1, 3);
+  Settle({0.01f, 0.02f});
+  Score();
+  EXPECT_NEAR(attention_[0], 16 * 0.01, 0.01);
+  EXPECT_NEAR(score_[0] / (16 * OutputErrorScore(0.01f, 2)), 1, 0.03);
+  EXPECT_NEAR(score_[1] / (16 * OutputErrorScore(0.02f, 3)), 1, 0.03);
+  EXPECT_TRUE(policy_->two_stage());
+}
+
+TEST_F(LookaheadPolicyTest, ValueNormPagesSumTheirSlots) {
+  Start(ScoreName::kValueNorm);
+  AddPages(1, 5, 1000);
+  Settle({0.01f});
+  Score();
+  EXPECT_NEAR(score_[0], 16 * 5 * 0.01, 0.03);
+  EXPECT_FALSE(policy_->two_stage());
+}
+
+TEST_F(LookaheadPolicyTest, FiguresOutsideTheHalfStayFinite) {
+  Start(ScoreName::kOutputError);
+  AddPages(1, 1, std::numeric_limits<float>::max());
+  Settle({1.0f});
+  Score();
+  EXPECT_TRUE(std::isfinite(score_[0]));
+  EXPECT_GT(score_[0], 0);
+}
+
+TEST_F(LookaheadPolicyTest, AnOpenPageCountsItsSlotsOnly) {
+  Start(ScoreName::kOutputError);
+  AddPages(2, 1, 1);
+  Settle({0.01f, 0.01f});
+  policy_->RemovePage(0, 0);
+  n_slots_ = 16;
+  policy_->AddPage(0, 32);
+  std::vector<float> one = {1};
+  policy_->AddSlots(0, 1, one.data(), one.data());
+  std::vector<float> mass(17, 0.01f);
+  for (int t = 0; t < 500; ++t) {
+    policy_->Observe(
+        {.lane = 0, .query_pos = 32, .n_slots = 17, .mass_max = mass.data()});
+  }
+  std::vector<float> attention(2);
+  std::vector<float> score(2);
+  policy_->ScorePages(0, 33, {attention, score});
+  EXPECT_NEAR(attention[1], 0.01, 0.001);  // not what the old page left behind
+}
+
+TEST_F(LookaheadPolicyTest, StateIsBelowFourPercentOfAPage) {
+  Start(ScoreName::kOutputError);
+  // 8 B of page table and 8 B of the pattern detector beside it.
+  EXPECT_LE(policy_->bytes_per_page() + 16, 4096 * 4 / 100);
+}
+
+}  // namespace
+}  // namespace lkv
