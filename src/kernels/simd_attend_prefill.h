@@ -66,24 +66,30 @@ inline void RowLogits(const float* keys, uint32_t head_dim,
   constexpr int kVectors = kPages * kPageVectors;
   const float* rows[Simd::kLogitRows];
   Simd::F32 sums[Simd::kLogitRows][kVectors];
+#pragma GCC unroll 8
   for (int r = 0; r < Simd::kLogitRows; ++r) {
     rows[r] = q[r];
     for (Simd::F32& sum : sums[r]) sum = Simd::Zero();
   }
   for (uint32_t d = 0; d < head_dim; ++d) {
     Simd::F32 k[kVectors];
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       k[v] = Simd::Load(keys + (v / kPageVectors * head_dim + d) * kPageSlots +
                         v % kPageVectors * Simd::kLanes);
     }
+#pragma GCC unroll 8
     for (int r = 0; r < Simd::kLogitRows; ++r) {
       const Simd::F32 q_of_d = Simd::Set(rows[r][d]);
+#pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) {
         sums[r][v] = Simd::MulAdd(k[v], q_of_d, sums[r][v]);
       }
     }
   }
+#pragma GCC unroll 8
   for (int r = 0; r < Simd::kLogitRows; ++r) {
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       Simd::Store(logits + r * kAttendChunkSlots + v * Simd::kLanes,
                   sums[r][v]);
@@ -95,6 +101,7 @@ template <Half kHalf, int kPages>
 inline void PagesLogits(const PageRun& run, uint32_t page,
                         const PrefillBlock& block, float* logits) {
   const uint32_t n = kPageSlots * run.head_dim;
+#pragma GCC unroll 8
   for (int i = 0; i < kPages; ++i) {
     ConvertPage<kHalf>(KeysOf(run, page + i), n, block.page + i * n);
   }
@@ -110,24 +117,31 @@ template <int kVectors>
 inline void AddRowValues(const float* values, uint32_t n_slots,
                          uint32_t head_dim, const float* p, float* o) {
   Simd::F32 sums[Simd::kOutputRows][kVectors];
+#pragma GCC unroll 8
   for (int r = 0; r < Simd::kOutputRows; ++r) {
+#pragma GCC unroll 8
     for (int c = 0; c < kVectors; ++c) {
       sums[r][c] = Simd::Load(o + r * head_dim + c * Simd::kLanes);
     }
   }
   for (uint32_t slot = 0; slot < n_slots; ++slot) {
     Simd::F32 v[kVectors];
+#pragma GCC unroll 8
     for (int c = 0; c < kVectors; ++c) {
       v[c] = Simd::Load(values + slot * head_dim + c * Simd::kLanes);
     }
+#pragma GCC unroll 8
     for (int r = 0; r < Simd::kOutputRows; ++r) {
       const Simd::F32 weight = Simd::Set(p[r * kAttendChunkSlots + slot]);
+#pragma GCC unroll 8
       for (int c = 0; c < kVectors; ++c) {
         sums[r][c] = Simd::MulAdd(v[c], weight, sums[r][c]);
       }
     }
   }
+#pragma GCC unroll 8
   for (int r = 0; r < Simd::kOutputRows; ++r) {
+#pragma GCC unroll 8
     for (int c = 0; c < kVectors; ++c) {
       Simd::Store(o + r * head_dim + c * Simd::kLanes, sums[r][c]);
     }
