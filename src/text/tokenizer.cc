@@ -6,24 +6,11 @@
 #include "base/check.h"
 #include "llama.h"
 #include "text/chat_prompt.h"
+#include "text/text_piece.h"
 #include "text/vocabulary.h"
 
 namespace lkv {
 namespace {
-
-// Where to end the first piece of a text that is longer than a piece.
-size_t PieceEnd(std::string_view text) {
-  if (text.size() <= Tokenizer::kPieceBytes) return text.size();
-  size_t line_end = text.rfind('\n', Tokenizer::kPieceBytes - 1);
-  if (line_end != text.npos) return line_end + 1;
-  // No line ends: between two characters.
-  size_t end = Tokenizer::kPieceBytes;
-  auto continues = [&](size_t i) {
-    return (static_cast<uint8_t>(text[i]) & 0xc0) == 0x80;
-  };
-  for (int i = 0; i < 3 && continues(end); ++i) --end;
-  return end;
-}
 
 // Answers whether ranges that come in ascending order overlap any of a list.
 class OverlapCursor {
@@ -113,7 +100,7 @@ std::vector<int32_t> Tokenizer::Tokenize(std::string_view text, Start start,
   std::vector<int32_t> tokens;
   if (!state_->has_text) return tokens;
   while (!text.empty()) {
-    const size_t end = PieceEnd(text);
+    const size_t end = FirstPieceEnd(text, kPieceBytes);
     state_->TokenizePiece(text.substr(0, end), special, &tokens);
     text.remove_prefix(end);
   }
@@ -147,12 +134,15 @@ std::string Tokenizer::TokenBytes(int32_t token, Special special) const {
 
 std::string Tokenizer::Detokenize(std::span<const int32_t> tokens) const {
   if (!state_->has_text) return {};
+  // libllama removes BOS too, but then leaves the space that SentencePiece put
+  // behind it.
+  if (!tokens.empty() && tokens[0] == state_->bos) tokens = tokens.subspan(1);
   std::string text(tokens.size() * 4 + 16, '\0');
   while (true) {
     int32_t n = llama_detokenize(
         state_->vocab, tokens.data(), static_cast<int32_t>(tokens.size()),
         text.data(), static_cast<int32_t>(text.size()),
-        /*remove_special=*/true, /*unparse_special=*/false);
+        /*remove_special=*/false, /*unparse_special=*/false);
     if (n >= 0) {
       text.resize(static_cast<size_t>(n));
       return text;

@@ -24,16 +24,20 @@ constexpr char kModelKey[] = "tokenizer.ggml.model";
 constexpr char kTokensKey[] = "tokenizer.ggml.tokens";
 constexpr char kTypesKey[] = "tokenizer.ggml.token_type";
 constexpr char kPrefix[] = "tokenizer.";
+// Four times the largest vocabulary known; libllama holds 48 bytes for each.
+constexpr uint32_t kTokensWithoutNamesMax = 1 << 20;
 
-// The last error that libllama logged on this thread: its only explanation.
-thread_local std::string last_error;
+// The first error that libllama logged on this thread since it was cleared: its
+// only explanation.
+thread_local std::string first_error;
 
 void CaptureLog() {
   static std::once_flag once;
   std::call_once(once, [] {
     llama_log_set(
         [](ggml_log_level level, const char* text, void*) {
-          if (level == GGML_LOG_LEVEL_ERROR) last_error = text;
+          bool is_first = first_error.empty();
+          if (level == GGML_LOG_LEVEL_ERROR && is_first) first_error = text;
         },
         nullptr);
   });
@@ -51,6 +55,19 @@ int64_t FindArray(const gguf_context* gguf, const char* key, gguf_type type) {
   return fits ? id : -1;
 }
 
+// Tokens of a model that does not name them: what its "<family>.vocab_size"
+// claims.
+uint32_t CountWithoutNames(const gguf_context* gguf) {
+  for (int64_t id = 0; id < gguf_get_n_kv(gguf); ++id) {
+    const std::string_view key = gguf_get_key(gguf, id);
+    if (key.ends_with(".vocab_size") &&
+        gguf_get_kv_type(gguf, id) == GGUF_TYPE_UINT32) {
+      return gguf_get_val_u32(gguf, id);
+    }
+  }
+  return 0;
+}
+
 // What libllama takes for granted about the tokens, and answers with abort()
 // or an exception out of its C interface where it is not so.
 Status CheckTokens(const std::string& path, const gguf_context* gguf) {
@@ -60,7 +77,10 @@ Status CheckTokens(const std::string& path, const gguf_context* gguf) {
                    "has no vocabulary (no key " + std::string(kModelKey) + ")");
   }
   const std::string_view model = gguf_get_val_str(gguf, model_id);
-  if (model == "none" || model == "no_vocab") return {};
+  if (model == "none" || model == "no_vocab") {
+    if (CountWithoutNames(gguf) <= kTokensWithoutNamesMax) return {};
+    return Damaged(path, "claims more tokens than any model has");
+  }
   const int64_t tokens_id = FindArray(gguf, kTokensKey, GGUF_TYPE_STRING);
   if (tokens_id < 0 || gguf_get_arr_n(gguf, tokens_id) == 0) {
     return Damaged(path,
@@ -109,9 +129,6 @@ GgufContext VocabularyPart(const gguf_context* gguf) {
       gguf_get_kv_type(all.get(), name_id) != GGUF_TYPE_STRING) {
     gguf_remove_key(all.get(), "general.name");
   }
-  uint32_t n_vocab = 0;
-  const int64_t tokens_id = FindArray(gguf, kTokensKey, GGUF_TYPE_STRING);
-  if (tokens_id >= 0) n_vocab = gguf_get_arr_n(gguf, tokens_id);
   gguf_set_val_str(all.get(), "general.architecture", "llama");
   for (const char* key :
        {"llama.context_length", "llama.embedding_length", "llama.block_count",
@@ -119,17 +136,20 @@ GgufContext VocabularyPart(const gguf_context* gguf) {
     gguf_set_val_u32(all.get(), key, 1);
   }
   gguf_set_val_f32(all.get(), "llama.attention.layer_norm_rms_epsilon", 1e-5f);
-  gguf_set_val_u32(all.get(), "llama.vocab_size", n_vocab);
+  gguf_set_val_u32(all.get(), "llama.vocab_size", CountWithoutNames(gguf));
   return all;
 }
 
-// libllama's "fn: error loading model: ..." without the names of functions.
-std::string LastError() {
-  std::string text = last_error;
-  size_t begin = text.rfind(": ");
-  if (begin != text.npos) text = text.substr(begin + 2);
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.empty() ? "unknown reason" : text;
+// The error without the names of functions in front.
+std::string ErrorText() {
+  std::string_view text = first_error;
+  for (std::string_view prefix :
+       {": error loading model: ", "error loading model vocabulary: "}) {
+    const size_t begin = text.find(prefix);
+    if (begin != text.npos) text.remove_prefix(begin + prefix.size());
+  }
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return text.empty() ? "unknown reason" : std::string(text);
 }
 
 // Every table is used once inside the guard, so that one with broken content
@@ -158,6 +178,7 @@ bool TokenizesAllBytes(const llama_vocab* vocab) {
 
 Result<VocabularyModel> LoadVocabulary(const std::string& path) {
   CaptureLog();
+  first_error.clear();
   File file(std::fopen(path.c_str(), "rb"), &std::fclose);
   if (file == nullptr) {
     return NotFound(path + ": cannot be opened (" +
@@ -168,18 +189,18 @@ Result<VocabularyModel> LoadVocabulary(const std::string& path) {
       gguf_init_from_file_ptr(file.get(), {.no_alloc = true, .ctx = nullptr}));
   if (gguf == nullptr) {
     return Corrupt(path + ": is not a GGUF file, or is damaged (" +
-                   LastError() + "); fetch the file again");
+                   ErrorText() + "); fetch the file again");
   }
   if (Status s = CheckTokens(path, gguf.get()); !s.ok()) return s;
 
-  last_error.clear();
+  first_error.clear();
   GgufContext part = VocabularyPart(gguf.get());
   llama_model_params params = llama_model_default_params();
   params.vocab_only = true;
   VocabularyModel model(
       llama_model_init_from_user(part.get(), nullptr, nullptr, params));
   if (model == nullptr) {
-    return Damaged(path, "its vocabulary cannot be read (" + LastError() + ")");
+    return Damaged(path, "its vocabulary cannot be read (" + ErrorText() + ")");
   }
   if (!TokenizesAllBytes(llama_model_get_vocab(model.get()))) {
     return Damaged(path, "its vocabulary cannot tokenise plain text");
