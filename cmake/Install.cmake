@@ -14,7 +14,7 @@ target_sources(lookaheadkv PUBLIC FILE_SET HEADERS
 # Whole: nothing inside the library calls its public classes, so the linker
 # would leave them out. The other layers follow from what these call.
 target_link_libraries(lookaheadkv PRIVATE
-  "$<LINK_LIBRARY:WHOLE_ARCHIVE,lkv_engine>")
+  "$<LINK_LIBRARY:WHOLE_ARCHIVE,lkv_eval>")
 # llama.cpp is compiled with its own visibility; a program that links another
 # copy of it must not meet ours.
 target_link_options(lookaheadkv PRIVATE

@@ -42,9 +42,10 @@ function(lkv_module folder)
   endif()
 endfunction()
 
-# lkv_test_binary(<name> <sources> <library> ...): GoogleTest binary <name>_test,
-# run by ctest as <name>. Its own report goes to test_reports/<name>.json, where
-# tools/summarise_tests.py counts the cases.
+# lkv_test_binary(<name> <sources> <library> ...)
+#
+# A GoogleTest binary <name>_test, run by ctest as <name>. Its own report goes
+# to test_reports/<name>.json, where tools/summarise_tests.py counts the cases.
 function(lkv_test_binary name sources)
   add_executable(${name}_test ${sources})
   target_link_libraries(${name}_test PRIVATE ${ARGN} lkv_testing GTest::gtest

@@ -16,10 +16,10 @@ pins=$root/scripts/pinned_sources.txt
 
 # The only list of packages.
 packages=(
-  g++ cmake ninja-build ccache          # build
-  ca-certificates python3-pip           # download
-  libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libedit-dev
-  libgtest-dev libgmock-dev libbenchmark-dev
+  g++ cmake ninja-build ccache pkg-config
+  ca-certificates python3-pip
+  libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libedit-dev
+  libgtest-dev libbenchmark-dev
 )
 # The runtimes of clang's sanitizers and of libFuzzer come in a package whose
 # name carries clang's version.

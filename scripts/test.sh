@@ -35,6 +35,6 @@ scripts/build.sh "$preset"
 # Reports of an earlier run would be counted again.
 rm -rf "build/$preset/test_reports"
 # The summary below decides, so that its line comes last.
-ctest --preset "$preset" --parallel "$(nproc)" --output-junit test_reports/ctest.xml \
-  "${ctest_options[@]}" || true
+ctest --preset "$preset" --parallel "$(nproc)" \
+  --output-junit test_reports/ctest.xml "${ctest_options[@]}" || true
 python3 tools/summarise_tests.py "build/$preset/test_reports"

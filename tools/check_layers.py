@@ -44,7 +44,7 @@ THIRD_PARTY = {
     "nlohmann/": {"cli"},
     "histedit.h": {"cli"},
     "gtest/": {"testing"},
-    "gmock/": {"testing"},
+    "benchmark/": {"testing"},
     "immintrin.h": {"base", "kernels"},
 }
 
@@ -111,11 +111,11 @@ def includes_of(path: pathlib.Path) -> list[tuple[int, str]]:
 
 
 def test_files(root: pathlib.Path, files: list[pathlib.Path]) -> set:
-    """Returns x_test.cc, src/testing, and headers that only these include."""
+    """Returns tests, benchmarks, src/testing, and what only these include."""
     tests = {
         path
         for path in files
-        if path.stem.endswith("_test")
+        if path.stem.endswith(("_test", "_bench"))
         or path.is_relative_to(root / "src" / "testing")
     }
     includers: dict[pathlib.Path, set] = {}
