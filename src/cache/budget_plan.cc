@@ -147,9 +147,9 @@ Result<BudgetPlan> MakeBudgetPlan(const KvShape& shape,
     budget_bytes = std::max(budget_bytes, smallest_bytes);
   } else if (!full && cache.budget.kind == Budget::Kind::kTokens) {
     budget_bytes =
-        cache.budget.amount > whole_bytes / bytes_per_token + whole_pages
-            ? whole_bytes
-            : cache.budget.amount * bytes_per_token;
+        std::min(cache.budget.amount,
+                 std::numeric_limits<uint64_t>::max() / bytes_per_token) *
+        bytes_per_token;
   } else if (!full) {
     budget_bytes = cache.budget.amount;
   }

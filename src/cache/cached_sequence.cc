@@ -116,7 +116,10 @@ CachedSequence::Judge::Judge(const KvShape& shape, const KernelTable& kernels,
       spread({.mode = LaneSpreadModeOf(options.cache),
               .n_lanes = shape.n_lanes(),
               .n_dense_lanes = plan.n_dense_lanes,
-              .floor_pages = plan.protected_pages}),
+              // One page short of what a lane may hold, which it opens next.
+              .floor_pages =
+                  std::min(plan.protected_pages, plan.pages_per_lane - 1),
+              .pages_per_lane = plan.pages_per_lane - 1}),
       evidence(shape, type, kernels, ProtectedEndsOf(options.cache), *policy,
                Detector(), spread),
       evictor(shape, options, plan, window, pages, *policy, Detector(), spread,
@@ -174,6 +177,7 @@ Status CachedSequence::MakeRoom(uint32_t n_new, PlanScratch& scratch) {
 }
 
 void CachedSequence::OpenPages(uint32_t n_new) {
+  pages_.Compact();
   pages_.Extend(n_tokens_, n_new);
   const uint64_t n_pages = pages_.pool().n_used();
   read_bytes_last_step_ = n_pages * shape_.page_bytes();

@@ -47,7 +47,7 @@ class CachedSequence {
   std::vector<PageExplanation> Explain(uint32_t layer, uint32_t kv_head) const;
 
   // A step of n_new tokens begins: room first, for all sequences of the step,
-  // then pages.
+  // then the pages that the tokens need.
   Status MakeRoom(uint32_t n_new, PlanScratch& scratch);
   void OpenPages(uint32_t n_new);
   // It ends: collective calls for ranges of lanes, and Advance by one caller

@@ -35,6 +35,9 @@ Evictor::Evictor(const KvShape& shape, const SequenceOptions& options,
       pinned_(options.pinned),
       ends_(ProtectedEndsOf(options.cache)),
       plan_(plan),
+      sparse_capacity_(plan.capacity_pages -
+                       plan.n_dense_lanes * plan.text_pages),
+      n_sparse_(shape.n_lanes() - plan.n_dense_lanes),
       text_tokens_(options.prompt_tokens + options.max_new_tokens),
       has_window_(HasWindowKeys(options.cache)),
       min_window_pages_(PagesOf(window.limits.min_tokens)),
@@ -50,12 +53,6 @@ Evictor::Evictor(const KvShape& shape, const SequenceOptions& options,
 
 bool Evictor::EvictsNothing(uint32_t n_tokens) const {
   return plan_.holds_whole_text && n_tokens <= text_tokens_;
-}
-
-uint32_t Evictor::SparseCapacity(uint32_t dense_pages) const {
-  const uint64_t dense =
-      uint64_t{plan_.n_dense_lanes} * std::min(dense_pages, plan_.text_pages);
-  return static_cast<uint32_t>(plan_.capacity_pages - dense);
 }
 
 // Dense lanes hold the whole text.
@@ -82,7 +79,7 @@ Status Evictor::MakeRoom(uint32_t n_tokens, uint32_t pages_to_open,
   if (HasRoom(pages_to_open)) return {};
   for (uint32_t lane = plan_.n_dense_lanes; lane < shape_.n_lanes(); ++lane) {
     const uint32_t n_pages = pages_.table(lane).n_pages();
-    const uint32_t keep = PagesToKeep(lane, n_tokens, pages_to_open);
+    const uint32_t keep = PagesToKeep(lane, pages_to_open);
     const uint32_t n = Choose(lane, n_tokens, keep, n_pages, scratch);
     Evict(lane, {scratch.victims.data(), n});
   }
@@ -118,16 +115,14 @@ uint32_t Evictor::FullestLane() const {
   return fullest;
 }
 
-uint32_t Evictor::PagesToKeep(uint32_t lane, uint32_t n_tokens,
-                              uint32_t pages_to_open) const {
+uint32_t Evictor::PagesToKeep(uint32_t lane, uint32_t pages_to_open) const {
   uint64_t target = spread_.target_pages(lane);
   if (pages_to_open > 1) {
     // Targets leave room for one page per lane; a chunk needs more. Each lane
     // gives in proportion to what it has.
-    const uint32_t n_sparse = shape_.n_lanes() - plan_.n_dense_lanes;
-    const uint32_t capacity = SparseCapacity(PagesOf(n_tokens) + pages_to_open);
     const uint32_t total =
-        capacity - std::min(capacity, n_sparse * pages_to_open);
+        sparse_capacity_ -
+        std::min(sparse_capacity_, n_sparse_ * pages_to_open);
     if (total < target_total_) target = target * total / target_total_;
   }
   const uint32_t lane_capacity = pages_.table(lane).capacity();
@@ -185,19 +180,17 @@ void Evictor::EvaluateLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new) {
 void Evictor::UpdateTargets(uint32_t n_tokens, uint32_t n_new) {
   if (detector_ != nullptr) detector_->Update();
   controller_.Update(pattern_change(), n_tokens);
-  const uint32_t n_sparse = shape_.n_lanes() - plan_.n_dense_lanes;
-  if (n_sparse == 0) return;
+  if (n_sparse_ == 0) return;
   // Targets hold still while the lanes take their turns, so that all of them
   // plan for the same total.
   if (n_new > 1 || n_tokens % kPageTokens == 0) {
-    const uint32_t capacity = SparseCapacity(PagesOf(n_tokens) + 1);
-    uint32_t total = capacity - std::min(capacity, n_sparse);
+    uint32_t total = sparse_capacity_ - std::min(sparse_capacity_, n_sparse_);
     if (has_window_) {
       const uint32_t window_pages =
           std::max(1u, controller_.window_tokens() / kPageTokens);
-      total = std::min(total, n_sparse * (window_pages - 1));
+      total = std::min(total, n_sparse_ * (window_pages - 1));
     }
-    target_total_ = std::max(total, n_sparse * plan_.protected_pages);
+    target_total_ = std::max(total, n_sparse_ * plan_.protected_pages);
     spread_.Respread(n_tokens, target_total_);
   }
   under_pressure_ = SparsePages(n_tokens) > target_total_;
@@ -211,8 +204,8 @@ void Evictor::PlanLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new,
     return;
   }
   LanePlan& plan = plans_[lane];
-  plan.n = Choose(lane, n_tokens, PagesToKeep(lane, n_tokens, 1),
-                  kMaxMovesPerTurn, scratch);
+  plan.n =
+      Choose(lane, n_tokens, PagesToKeep(lane, 1), kMaxMovesPerTurn, scratch);
   std::copy_n(scratch.victims.begin(), plan.n, plan.pages.begin());
 }
 

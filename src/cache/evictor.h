@@ -96,13 +96,10 @@ class Evictor {
   }
   bool IsDense(uint32_t lane) const { return lane < plan_.n_dense_lanes; }
   bool EvictsNothing(uint32_t n_tokens) const;
-  // Pages that the lanes which may evict hold, and may hold while dense lanes
-  // hold dense_pages each.
+  // Pages that the lanes which may evict hold now.
   uint32_t SparsePages(uint32_t n_tokens) const;
-  uint32_t SparseCapacity(uint32_t dense_pages) const;
   // Pages `lane` may keep before every lane opens `pages_to_open` new ones.
-  uint32_t PagesToKeep(uint32_t lane, uint32_t n_tokens,
-                       uint32_t pages_to_open) const;
+  uint32_t PagesToKeep(uint32_t lane, uint32_t pages_to_open) const;
   // Chooses up to max_moves pages; the result is scratch.victims[0 .. n).
   uint32_t Choose(uint32_t lane, uint32_t n_tokens, uint32_t pages_to_keep,
                   uint32_t max_moves, PlanScratch& scratch);
@@ -117,6 +114,10 @@ class Evictor {
   const std::vector<PositionRange> pinned_;
   const ProtectedEnds ends_;
   const BudgetPlan plan_;
+  // Lanes that may evict, and the pages they may hold when the dense ones hold
+  // the whole text.
+  const uint32_t sparse_capacity_;
+  const uint32_t n_sparse_;
   const uint32_t text_tokens_;
   const bool has_window_;
   const uint32_t min_window_pages_;

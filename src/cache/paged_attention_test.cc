@@ -59,7 +59,7 @@ TEST_P(PagedAttentionTest, EqualsDenseAttentionForAnyChunksAndLengths) {
     CacheDriver drive_paged(paged, 2);
     CacheDriver drive_dense(dense, 2);
     constexpr uint32_t kSequences = 3;
-    constexpr uint32_t kTokens = 700;
+    constexpr uint32_t kTokens = 600;
     std::vector<DrivenSequence> in_paged;
     std::vector<DrivenSequence> in_dense;
     for (uint32_t i = 0; i < kSequences; ++i) {
@@ -68,7 +68,7 @@ TEST_P(PagedAttentionTest, EqualsDenseAttentionForAnyChunksAndLengths) {
     }
     const double tolerance =
         type == KvTypeName::kF16 ? kF16Tolerance : kBF16Tolerance;
-    for (int step = 0; step < 25; ++step) {
+    for (int step = 0; step < 16; ++step) {
       std::vector<DrivenSequence*> paged_part;
       std::vector<DrivenSequence*> dense_part;
       std::vector<uint32_t> n_new;
@@ -99,8 +99,11 @@ TEST_P(PagedAttentionTest, EqualsDenseAttentionForAnyChunksAndLengths) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PagedAttentionTest,
-                         testing::Combine(testing::Values(64, 80, 96, 128, 256),
-                                          testing::Values(1, 3, 4, 8)));
+                         testing::Values(std::tuple(64, 1), std::tuple(64, 3),
+                                         std::tuple(64, 8), std::tuple(80, 4),
+                                         std::tuple(96, 2), std::tuple(128, 3),
+                                         std::tuple(128, 7),
+                                         std::tuple(256, 2)));
 
 TEST(PagedAttentionRunsTest, LongLaneIsMergedFromManyRuns) {
   const KvShape shape{
@@ -110,12 +113,12 @@ TEST(PagedAttentionRunsTest, LongLaneIsMergedFromManyRuns) {
   DenseKvCache dense(shape);
   CacheDriver drive_paged(paged, 3);
   CacheDriver drive_dense(dense, 1);
-  DrivenSequence a = drive_paged.Add(FullOptions(3000, KvTypeName::kF16), 5);
+  DrivenSequence a = drive_paged.Add(FullOptions(1800, KvTypeName::kF16), 5);
   DrivenSequence b = drive_dense.Add({}, 5);
   drive_paged.query_scale = 4;  // runs whose maxima differ
   drive_dense.query_scale = 4;
-  drive_paged.Prefill(a, 2990, 512);
-  drive_dense.Prefill(b, 2990, 512);
+  drive_paged.Prefill(a, 1790, 512);
+  drive_dense.Prefill(b, 1790, 512);
   for (int i = 0; i < 10; ++i) {
     EXPECT_LT(LargestDifference(drive_paged.Step(a, 1).back(),
                                 drive_dense.Step(b, 1).back()),

@@ -1,5 +1,7 @@
 #include "cache/sequence_pages.h"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace lkv {
@@ -34,6 +36,39 @@ void SequencePages::Extend(uint32_t n_tokens, uint32_t n_new) {
 
 void SequencePages::Remove(uint32_t lane, uint32_t index) {
   pool_.Give(tables_[lane].Remove(index));
+}
+
+void SequencePages::Compact() {
+  // All pages could lie below end_page, the ones that the lanes open next
+  // included; one slab more is not worth a move.
+  constexpr uint32_t kSlab = PagePool::kSlabPages;
+  const uint32_t n_slabs = (pool_.n_used() + n_lanes() + kSlab - 1) / kSlab;
+  if (pool_.n_slabs_in_use() <= n_slabs + 1) return;
+  const uint32_t end_page = n_slabs * kSlab;
+  uint32_t n_moves = 0;
+  for (uint32_t i = 0; i < (n_lanes() + kPageTokens - 1) / kPageTokens; ++i) {
+    n_moves += CompactLane(next_lane_, end_page, kMaxMovesPerCompact - n_moves);
+    // A lane with more to move goes on in the next call.
+    if (n_moves == kMaxMovesPerCompact) return;
+    next_lane_ = (next_lane_ + 1) % n_lanes();
+  }
+}
+
+// Moves pages at or above end_page below it. Returns how many.
+uint32_t SequencePages::CompactLane(uint32_t lane, uint32_t end_page,
+                                    uint32_t max_moves) {
+  PageTable& table = tables_[lane];
+  uint32_t n_moves = 0;
+  for (uint32_t i = 0; i < table.n_pages() && n_moves < max_moves; ++i) {
+    const PageId from = table.page_id(i);
+    if (static_cast<uint32_t>(from) < end_page) continue;
+    const PageId to = pool_.Take();
+    std::memcpy(pool_.PageData(to), pool_.PageData(from), pool_.page_bytes());
+    table.Relocate(i, to);
+    pool_.Give(from);
+    ++n_moves;
+  }
+  return n_moves;
 }
 
 }  // namespace lkv

@@ -30,6 +30,13 @@ class SequencePages {
   }
   // Takes a full page out of a lane; its memory is free at once.
   void Remove(uint32_t lane, uint32_t index);
+  // Pages leave anywhere, so a pool that has shrunk is full of holes and no
+  // slab is empty. Moves up to kMaxMovesPerCompact pages of the next few lanes
+  // into lower holes, if that can empty a slab. Lanes take turns: after
+  // kPageTokens calls all were looked at. 1 us per page moved.
+  void Compact();
+
+  static constexpr uint32_t kMaxMovesPerCompact = 32;
 
   uint32_t n_lanes() const { return static_cast<uint32_t>(tables_.size()); }
   const PageTable& table(uint32_t lane) const { return tables_[lane]; }
@@ -41,12 +48,14 @@ class SequencePages {
  private:
   SequencePages(PagePool pool, uint32_t n_lanes, uint32_t pages_per_lane);
 
+  uint32_t CompactLane(uint32_t lane, uint32_t end_page, uint32_t max_moves);
   static uint32_t PagesOf(uint32_t n_tokens) {
     return (n_tokens + kPageTokens - 1) / kPageTokens;
   }
 
   PagePool pool_;
   std::vector<PageTable> tables_;  // [n_lanes]
+  uint32_t next_lane_ = 0;         // to be compacted
 };
 
 }  // namespace lkv

@@ -1,0 +1,362 @@
+// Which pages stay, against naive models.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "cache/drive_cache_for_test.h"
+#include "cache/observed_queries.h"
+#include "cache/paged_kv_cache.h"
+#include "kernels/kernel_table.h"
+
+namespace lkv {
+namespace {
+
+constexpr KvShape kShape{
+    .n_layers = 2, .n_kv_heads = 3, .group = 2, .head_dim = 64};
+
+PagedKvCacheOptions Threads(uint32_t n) {
+  return {.kernels = SelectKernels(nullptr), .max_threads = n};
+}
+
+// Small protection, so that small caches have something to choose from.
+SequenceOptions Evicting(PolicyName policy, uint32_t budget_tokens) {
+  SequenceOptions options;
+  options.cache.policy = policy;
+  options.cache.budget = {.kind = Budget::Kind::kTokens,
+                          .amount = budget_tokens};
+  options.cache.sink_tokens = 4;
+  options.cache.recent_tokens = 32;
+  options.prompt_tokens = 600;
+  options.max_new_tokens = 400;
+  return options;
+}
+
+// The smallest budget that pays for `pages` pages in every lane, and not one
+// more in any.
+SequenceOptions WithPagesPerLane(SequenceOptions options, uint32_t pages) {
+  uint64_t too_low = 0;
+  uint64_t enough = pages * kPageTokens * kShape.bytes_per_token() * 2;
+  options.cache.budget.kind = Budget::Kind::kBytes;
+  while (enough - too_low > 1) {
+    const uint64_t middle = (too_low + enough) / 2;
+    options.cache.budget.amount = middle;
+    PagedKvCache cache(kShape, Threads(1));
+    Result<SequenceId> id = cache.AddSequence(options);
+    const bool fits =
+        id.ok() && cache.Stats(id.value()).window_tokens >= pages * kPageTokens;
+    (fits ? enough : too_low) = middle;
+  }
+  options.cache.budget.amount = enough;
+  return options;
+}
+
+std::vector<uint32_t> FirstPositions(const PagedKvCache& cache, SequenceId id,
+                                     uint32_t lane) {
+  std::vector<uint32_t> pages;
+  for (uint32_t pos : cache.ResidentPositions(id, lane / kShape.n_kv_heads,
+                                              lane % kShape.n_kv_heads)) {
+    if (pos % kPageTokens == 0) pages.push_back(pos);
+  }
+  return pages;
+}
+
+// H2O in the plainest way: per lane a sum for every resident page.
+class NaiveH2o final : public AttentionObserver {
+ public:
+  explicit NaiveH2o(uint32_t pages_per_lane)
+      : cap_pages_(pages_per_lane), lanes_(kShape.n_lanes()) {}
+
+  void OnAttention(const AttentionSample& sample) override {
+    auto& lane = lanes_[kShape.LaneOf(sample.layer, sample.kv_head)];
+    const double weight =
+        sample.query_pos - (lane.last_pos < 0 ? -1.0 : lane.last_pos);
+    lane.last_pos = sample.query_pos;
+    uint32_t slot = 0;
+    for (auto& [first_pos, sum] : lane.sums) {
+      for (uint32_t i = 0; i < kPageTokens && slot < sample.n_slots; ++i) {
+        sum += weight * sample.mass_max[slot++];
+      }
+    }
+    EXPECT_EQ(slot, sample.n_slots);
+  }
+
+  // Before a step of n_new tokens: room for its pages.
+  void BeginStep(uint32_t n_tokens, uint32_t n_new) {
+    const uint32_t to_open =
+        (n_tokens + n_new + kPageTokens - 1) / kPageTokens -
+        (n_tokens + kPageTokens - 1) / kPageTokens;
+    for (Lane& lane : lanes_) {
+      for (uint32_t first_pos : lane.planned) lane.sums.erase(first_pos);
+      lane.planned.clear();
+      Leave(lane, n_tokens, cap_pages_ - to_open, /*at_once=*/true);
+      for (uint32_t i = 0; i < to_open; ++i) {
+        lane.sums[(n_tokens + kPageTokens - 1) / kPageTokens * kPageTokens +
+                  i * kPageTokens] = 0;
+      }
+    }
+  }
+  // After a step: lanes in turn plan to have one page to spare.
+  void EndStep(uint32_t n_tokens, uint32_t n_new) {
+    for (uint32_t i = 0; i < lanes_.size(); ++i) {
+      if (n_new == 1 && n_tokens % kPageTokens != i % kPageTokens) continue;
+      Leave(lanes_[i], n_tokens, cap_pages_ - 1, /*at_once=*/false);
+    }
+  }
+  std::vector<uint32_t> Pages(uint32_t lane) const {
+    std::vector<uint32_t> pages;
+    for (const auto& [first_pos, sum] : lanes_[lane].sums) {
+      pages.push_back(first_pos);
+    }
+    return pages;
+  }
+
+ private:
+  struct Lane {
+    std::map<uint32_t, double> sums;  // by first position
+    std::set<uint32_t> planned;
+    double last_pos = -1;
+  };
+
+  void Leave(Lane& lane, uint32_t n_tokens, uint32_t keep, bool at_once) {
+    while (lane.sums.size() - lane.planned.size() > keep) {
+      auto lowest = lane.sums.end();
+      for (auto it = lane.sums.begin(); it != lane.sums.end(); ++it) {
+        const bool is_protected =
+            it->first < 4 || it->first + kPageTokens + 32 > n_tokens;
+        if (is_protected || lane.planned.contains(it->first)) continue;
+        if (lowest == lane.sums.end() || it->second < lowest->second) {
+          lowest = it;
+        }
+      }
+      ASSERT_NE(lowest, lane.sums.end());
+      lane.planned.insert(lowest->first);
+    }
+    if (!at_once) return;
+    for (uint32_t first_pos : lane.planned) lane.sums.erase(first_pos);
+    lane.planned.clear();
+  }
+
+  const uint32_t cap_pages_;
+  std::vector<Lane> lanes_;
+};
+
+TEST(PagedEvictionTest, KeepsTheSamePagesAsANaiveH2o) {
+  constexpr uint32_t kPages = 14;
+  PagedKvCache cache(kShape, Threads(2));
+  CacheDriver drive(cache, 2);
+  drive.query_scale = 4;
+  DrivenSequence sequence =
+      drive.Add(WithPagesPerLane(Evicting(PolicyName::kH2o, 0), kPages), 3);
+  NaiveH2o naive(kPages);
+  cache.SetObserver(&naive);
+  while (sequence.n_tokens < 700) {
+    uint32_t n_new = 1;
+    if (sequence.n_tokens < 600) {
+      n_new = std::min(cache.ChunkTokens(sequence.id, 512),
+                       600 - sequence.n_tokens);
+    }
+    naive.BeginStep(sequence.n_tokens, n_new);
+    ASSERT_FALSE(drive.Step(sequence, n_new).empty());
+    for (uint32_t lane = 0; lane < kShape.n_lanes(); ++lane) {
+      ASSERT_EQ(FirstPositions(cache, sequence.id, lane), naive.Pages(lane))
+          << "at " << sequence.n_tokens << " lane " << lane;
+    }
+    naive.EndStep(sequence.n_tokens, n_new);
+  }
+  EXPECT_GT(cache.Stats(sequence.id).evicted_tokens, 400u);
+}
+
+TEST(PagedEvictionTest, StreamingKeepsSinksAndTheNewest) {
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  DrivenSequence sequence =
+      drive.Add(WithPagesPerLane(Evicting(PolicyName::kStreaming, 0), 12), 3);
+  drive.Prefill(sequence, 500, 512);
+  for (int i = 0; i < 100; ++i) {
+    drive.Step(sequence, 1);
+    for (uint32_t lane = 0; lane < kShape.n_lanes(); ++lane) {
+      std::vector<uint32_t> pages = FirstPositions(cache, sequence.id, lane);
+      ASSERT_GE(pages.size(), 11u);
+      ASSERT_EQ(pages[0], 0u);
+      for (size_t p = 1; p < pages.size(); ++p) {
+        ASSERT_EQ(pages[p],
+                  (sequence.n_tokens - 1) / kPageTokens * kPageTokens -
+                      kPageTokens * (pages.size() - 1 - p));
+      }
+    }
+  }
+}
+
+// Attention of one query head over the given positions, from the driver's rows.
+std::vector<double> AttendOnly(const std::vector<uint32_t>& positions,
+                               const DrivenSequence& sequence, uint32_t layer,
+                               uint32_t head, uint32_t query_pos,
+                               float query_scale) {
+  const uint32_t d = kShape.head_dim;
+  const uint32_t kv_head = head / kShape.group;
+  using Row = CacheDriver::Row;
+  std::vector<float> q;
+  CacheDriver::Draw(Row::kQuery, sequence, layer, query_pos,
+                    kShape.n_heads() * d, query_scale, &q);
+  double total = 0;
+  std::vector<double> out(d);
+  for (uint32_t pos : positions) {
+    std::vector<float> k;
+    std::vector<float> v;
+    CacheDriver::Draw(Row::kKey, sequence, layer, pos, kShape.n_kv_heads * d, 1,
+                      &k);
+    CacheDriver::Draw(Row::kValue, sequence, layer, pos, kShape.n_kv_heads * d,
+                      1, &v);
+    double logit = 0;
+    for (uint32_t c = 0; c < d; ++c) {
+      logit += double{q[head * d + c]} * k[kv_head * d + c];
+    }
+    const double weight = std::exp(logit / std::sqrt(double{d}));
+    total += weight;
+    for (uint32_t c = 0; c < d; ++c) out[c] += weight * v[kv_head * d + c];
+  }
+  for (double& x : out) x /= total;
+  return out;
+}
+
+TEST(PagedEvictionTest, AttendsToExactlyTheResidentPositions) {
+  for (PolicyName policy : {PolicyName::kLookahead, PolicyName::kRandom}) {
+    PagedKvCache cache(kShape, Threads(2));
+    CacheDriver drive(cache, 2);
+    drive.query_scale = 2;
+    DrivenSequence sequence = drive.Add(Evicting(policy, 224), 8);
+    drive.Prefill(sequence, 430, 512);
+    for (int i = 0; i < 40; ++i) {
+      const uint32_t pos = sequence.n_tokens;
+      auto out = drive.Step(sequence, 1);
+      ASSERT_FALSE(out.empty());
+      for (uint32_t layer = 0; layer < kShape.n_layers; ++layer) {
+        for (uint32_t head = 0; head < kShape.n_heads(); ++head) {
+          const std::vector<uint32_t> resident =
+              cache.ResidentPositions(sequence.id, layer, head / kShape.group);
+          ASSERT_LT(resident.size(), 300u);
+          const std::vector<double> expected =
+              AttendOnly(resident, sequence, layer, head, pos, 2);
+          for (uint32_t c = 0; c < kShape.head_dim; ++c) {
+            ASSERT_NEAR(out[layer][head * kShape.head_dim + c], expected[c],
+                        4e-3);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(PagedEvictionTest, SinksRecentAndPinnedTokensNeverLeave) {
+  for (PolicyName policy :
+       {PolicyName::kLookahead, PolicyName::kLru, PolicyName::kLfu,
+        PolicyName::kFifo, PolicyName::kStreaming, PolicyName::kH2o,
+        PolicyName::kObserved, PolicyName::kTova, PolicyName::kSnapKv,
+        PolicyName::kRandom}) {
+    PagedKvCache cache(kShape, Threads(1));
+    CacheDriver drive(cache, 1);
+    SequenceOptions options = Evicting(policy, 256);
+    options.pinned = {{100, 117}, {40, 41}};
+    DrivenSequence sequence = drive.Add(options, 1);
+    while (sequence.n_tokens < 560) {
+      const uint32_t n_new =
+          sequence.n_tokens < 480 ? cache.ChunkTokens(sequence.id, 512) : 1;
+      ASSERT_FALSE(drive.Step(sequence, n_new).empty());
+      for (uint32_t lane = 0; lane < kShape.n_lanes(); ++lane) {
+        const std::vector<uint32_t> list = cache.ResidentPositions(
+            sequence.id, lane / kShape.n_kv_heads, lane % kShape.n_kv_heads);
+        const std::set<uint32_t> resident(list.begin(), list.end());
+        for (uint32_t pos = 0; pos < sequence.n_tokens; ++pos) {
+          const bool keep = pos < 4 || pos + 32 >= sequence.n_tokens ||
+                            (pos >= 100 && pos < 117) || pos == 40;
+          ASSERT_TRUE(!keep || resident.contains(pos)) << pos;
+        }
+      }
+    }
+    EXPECT_GT(cache.Stats(sequence.id).evicted_tokens, 200u);
+  }
+}
+
+TEST(PagedEvictionTest, DenseLayersKeepEverything) {
+  PagedKvCache cache(kShape, Threads(2));
+  CacheDriver drive(cache, 2);
+  SequenceOptions options = Evicting(PolicyName::kLookahead, 0);
+  // Layer 0 whole is half of the text's bytes.
+  options.prompt_tokens = 300;
+  options.max_new_tokens = 20;
+  options.cache.dense_layers = 1;
+  options.cache.budget = {.kind = Budget::Kind::kTokens, .amount = 315};
+  DrivenSequence refused;
+  EXPECT_FALSE(cache.AddSequence(options).ok());
+  options.prompt_tokens = 200;
+  options.max_new_tokens = 100;
+  options.cache.budget = {.kind = Budget::Kind::kTokens, .amount = 280};
+  EXPECT_FALSE(cache.AddSequence(options).ok());
+}
+
+TEST(PagedEvictionTest, NumberOfThreadsChangesNeitherTextNorEvictions) {
+  std::vector<std::vector<float>> expected_outputs;
+  std::vector<std::vector<uint32_t>> expected_pages;
+  for (uint32_t n_threads : {1, 2, 3, 4}) {
+    PagedKvCache cache(kShape, Threads(n_threads));
+    CacheDriver drive(cache, n_threads);
+    drive.query_scale = 3;
+    SequenceOptions options = Evicting(PolicyName::kLookahead, 256);
+    DrivenSequence a = drive.Add(options, 1);
+    options.cache.base_window_tokens = 128;
+    options.cache.max_window_tokens = 192;
+    options.cache.min_window_tokens = 96;
+    DrivenSequence b = drive.Add(options, 2);
+    std::vector<std::vector<float>> outputs;
+    outputs.push_back(drive.Prefill(a, 500, 512));
+    outputs.push_back(drive.Prefill(b, 300, 512));
+    for (int i = 0; i < 150; ++i) {
+      DrivenSequence* both[] = {&a, &b};
+      const uint32_t n_new[] = {1, 1};
+      outputs.push_back(drive.Step(both, n_new).back());
+    }
+    std::vector<std::vector<uint32_t>> pages;
+    for (uint32_t lane = 0; lane < kShape.n_lanes(); ++lane) {
+      pages.push_back(FirstPositions(cache, a.id, lane));
+      pages.push_back(FirstPositions(cache, b.id, lane));
+    }
+    if (expected_outputs.empty()) {
+      expected_outputs = outputs;
+      expected_pages = pages;
+    }
+    EXPECT_TRUE(outputs == expected_outputs) << n_threads;
+    EXPECT_EQ(pages, expected_pages) << n_threads;
+  }
+}
+
+TEST(PagedEvictionTest, BudgetAboveTheLengthIsTheFullCacheBitForBit) {
+  std::vector<std::vector<float>> expected;
+  for (PolicyName policy : {PolicyName::kFull, PolicyName::kLookahead}) {
+    PagedKvCache cache(kShape, Threads(2));
+    CacheDriver drive(cache, 2);
+    SequenceOptions options = Evicting(policy, 2000);
+    if (policy != PolicyName::kFull) {
+      // A window that would shrink, a threshold that would evict.
+      options.cache.base_window_tokens = 96;
+      options.cache.eviction_rule = EvictionRule::kScoreThreshold;
+    }
+    DrivenSequence sequence = drive.Add(options, 1);
+    std::vector<std::vector<float>> outputs;
+    outputs.push_back(drive.Prefill(sequence, 600, 256));
+    for (int i = 0; i < 50; ++i) {
+      outputs.push_back(drive.Step(sequence, 1).back());
+    }
+    EXPECT_EQ(cache.Stats(sequence.id).evicted_tokens, 0u);
+    if (expected.empty()) expected = outputs;
+    EXPECT_TRUE(outputs == expected);
+  }
+}
+
+}  // namespace
+}  // namespace lkv
