@@ -20,9 +20,9 @@ struct HeavyHitters {
 };
 
 // Masses are >= 0 and finite, 0 < share < 1. A set of zero mass, or
-// max_count 0, has no heavy hitters. Pure; O(n), 5 us for 2048; no scratch but
-// 24 KiB of stack.
+// max_count 0, has no heavy hitters. Requires scratch.size() >= mass.size().
+// Pure; O(n).
 HeavyHitters FindHeavyHitters(std::span<const float> mass, double share,
-                              uint32_t max_count);
+                              uint32_t max_count, std::span<float> scratch);
 
 }  // namespace lkv

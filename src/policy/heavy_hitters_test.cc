@@ -11,26 +11,32 @@
 namespace lkv {
 namespace {
 
+HeavyHitters Find(const std::vector<float>& mass, double share,
+                  uint32_t max_count) {
+  std::vector<float> scratch(mass.size());
+  return FindHeavyHitters(mass, share, max_count, scratch);
+}
+
 TEST(HeavyHittersTest, TakesTheFewestThatCoverTheShare) {
   std::vector<float> mass = {0.05f, 0.5f, 0.04f, 0.3f, 0.11f};
-  HeavyHitters found = FindHeavyHitters(mass, 0.75, 5);
+  HeavyHitters found = Find(mass, 0.75, 5);
   EXPECT_EQ(found.count(), 2u);
   EXPECT_EQ(found.threshold, 0.3f);
-  EXPECT_EQ(FindHeavyHitters(mass, 0.85, 5).count(), 3u);
+  EXPECT_EQ(Find(mass, 0.85, 5).count(), 3u);
 }
 
 TEST(HeavyHittersTest, TheCapCutsTheSet) {
   std::vector<float> mass(100, 0.01f);
-  HeavyHitters found = FindHeavyHitters(mass, 0.9, 10);
+  HeavyHitters found = Find(mass, 0.9, 10);
   EXPECT_EQ(found.count(), 10u);
   EXPECT_EQ(found.n_at_threshold, 10u);
   EXPECT_EQ(found.threshold, 0.01f);
 }
 
 TEST(HeavyHittersTest, NoMassHasNoHitters) {
-  EXPECT_EQ(FindHeavyHitters({}, 0.9, 10).count(), 0u);
-  EXPECT_EQ(FindHeavyHitters(std::vector<float>(8, 0.0f), 0.9, 10).count(), 0u);
-  EXPECT_EQ(FindHeavyHitters(std::vector<float>(8, 1.0f), 0.9, 0).count(), 0u);
+  EXPECT_EQ(Find({}, 0.9, 10).count(), 0u);
+  EXPECT_EQ(Find(std::vector<float>(8, 0.0f), 0.9, 10).count(), 0u);
+  EXPECT_EQ(Find(std::vector<float>(8, 1.0f), 0.9, 0).count(), 0u);
 }
 
 TEST(HeavyHittersTest, AgreesWithSorting) {
@@ -45,7 +51,7 @@ TEST(HeavyHittersTest, AgreesWithSorting) {
       if (random() % 8 == 0) m = 0;
     }
     auto max_count = static_cast<uint32_t>(1 + random() % mass.size());
-    HeavyHitters found = FindHeavyHitters(mass, 0.9, max_count);
+    HeavyHitters found = Find(mass, 0.9, max_count);
 
     std::vector<float> sorted = mass;
     std::sort(sorted.begin(), sorted.end(), std::greater<>());

@@ -1,11 +1,11 @@
 #include "policy/lookahead_policy.h"
 
 #include <algorithm>
-#include <numeric>
 #include <span>
 
 #include "base/check.h"
 #include "policy/non_negative_f16.h"
+#include "policy/page_sum.h"
 #include "policy/scorer.h"
 
 namespace lkv {
@@ -13,6 +13,9 @@ namespace {
 
 // Largest finite half: a larger value statistic still wins every comparison.
 constexpr float kMaxF16 = 65504;
+
+// Slots scored at a time: four pages, long enough for vector loops.
+constexpr uint32_t kBlockSlots = 4 * kPageTokens;
 
 }  // namespace
 
@@ -57,31 +60,44 @@ void LookaheadPolicy::Observe(const LaneObservation& observation) {
 void LookaheadPolicy::ScorePages(uint32_t lane, uint32_t /*now_pos*/,
                                  const PageScores& out) const {
   const uint32_t n_pages = pages_.n_pages(lane);
+  const uint32_t n_slots = pages_.n_slots(lane);
   CHECK(out.attention.size() == n_pages && out.score.size() == n_pages);
-  for (uint32_t p = 0; p < n_pages; ++p) {
-    const uint32_t first_slot = p * kPageTokens;
-    const uint32_t n_slots = pages_.slots_in_page(lane, p);
-    // Whole pages are computed, so that the loops are vector code; slots not
-    // written yet hold zeros or what an older page left, and are not summed.
-    float attention[kPageTokens];
-    float value_stat[kPageTokens];
-    float score[kPageTokens];
-    predictor_.Predict(lane, first_slot, attention);
-    WidenNonNegativeF16(value_stat_.of(lane) + first_slot, kPageTokens,
-                        value_stat);
-    if (score_ == ScoreName::kOutputError) {
-      for (uint32_t i = 0; i < kPageTokens; ++i) {
-        score[i] = OutputErrorScore(attention[i], value_stat[i]);
-      }
-    } else {
-      // The forecast is flat: one step stands for all.
-      for (uint32_t i = 0; i < kPageTokens; ++i) {
-        score[i] = ValueNormScore(
-            value_stat[i], std::span<const float>(&attention[i], 1), decay_);
-      }
+  float attention[kBlockSlots];
+  float value_stat[kBlockSlots];
+  float score[kBlockSlots];
+  for (uint32_t first = 0; first < n_pages * kPageTokens;
+       first += kBlockSlots) {
+    const uint32_t n =
+        std::min(kBlockSlots, n_slots - std::min(n_slots, first));
+    predictor_.Predict(lane, first, std::span(attention, n));
+    WidenNonNegativeF16(value_stat_.of(lane) + first, n, value_stat);
+    ScoreSlots(attention, value_stat, n, score);
+    // The open page counts what it holds.
+    std::fill(attention + n, attention + kBlockSlots, 0.0f);
+    std::fill(score + n, score + kBlockSlots, 0.0f);
+    const uint32_t first_page = first / kPageTokens;
+    const uint32_t last_page =
+        std::min(n_pages, first_page + kBlockSlots / kPageTokens);
+    for (uint32_t p = first_page; p < last_page; ++p) {
+      out.attention[p] = SumPage(attention + p * kPageTokens - first);
+      out.score[p] = SumPage(score + p * kPageTokens - first);
     }
-    out.attention[p] = std::accumulate(attention, attention + n_slots, 0.0f);
-    out.score[p] = std::accumulate(score, score + n_slots, 0.0f);
+  }
+}
+
+void LookaheadPolicy::ScoreSlots(const float* attention,
+                                 const float* value_stat, uint32_t n,
+                                 float* score) const {
+  if (score_ == ScoreName::kOutputError) {
+    for (uint32_t i = 0; i < n; ++i) {
+      score[i] = OutputErrorScore(attention[i], value_stat[i]);
+    }
+    return;
+  }
+  // The forecast is flat: one step stands for all.
+  for (uint32_t i = 0; i < n; ++i) {
+    score[i] = ValueNormScore(value_stat[i],
+                              std::span<const float>(&attention[i], 1), decay_);
   }
 }
 

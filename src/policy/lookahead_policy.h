@@ -33,6 +33,10 @@ class LookaheadPolicy : public EvictionPolicy {
   void RemovePage(uint32_t lane, uint32_t index) override;
 
  private:
+  // score[i] of slots with attention[i] and value_stat[i], i < n.
+  void ScoreSlots(const float* attention, const float* value_stat, uint32_t n,
+                  float* score) const;
+
   ScoreName score_;
   float decay_;
   LanePages pages_;

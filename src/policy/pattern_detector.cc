@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "policy/page_sum.h"
 
 namespace lkv {
 namespace {
@@ -14,14 +15,6 @@ constexpr float kSlowHalfLifeTokens = 64;
 // Added to every page's share, so that no share is 0.
 constexpr float kSmoothing = 1e-4f;
 constexpr float kUnobserved = -1;
-
-float SumPage(const float* mass) {
-  float partial[4] = {};
-  for (uint32_t i = 0; i < kPageTokens; i += 4) {
-    for (uint32_t j = 0; j < 4; ++j) partial[j] += mass[i + j];
-  }
-  return (partial[0] + partial[2]) + (partial[1] + partial[3]);
-}
 
 // Median of `values`, which are reordered; the mean of the middle two when
 // their number is even. Requires at least one.
@@ -63,28 +56,35 @@ void PatternDetector::Observe(const LaneObservation& observation) {
   const float keep_fast = std::exp2(-age / kFastHalfLifeTokens);
   const float keep_slow = std::exp2(-age / kSlowHalfLifeTokens);
   PageAverages* averages = averages_.of(observation.lane);
-  uint32_t n_known = 0;
-  float fast_sum = 0;
-  float slow_sum = 0;
-  for (uint32_t p = pages.begin; p < pages.end; ++p) {
-    PageAverages& average = averages[p];
+  auto update = [&](uint32_t p) {
     float mass = SumPage(observation.mass_mean + size_t{p} * kPageTokens);
-    const bool known = average.fast >= 0;
-    if (!known && n_known == 0) {
-      average = {mass, mass};
-    } else if (!known) {
-      // Just left the recent tokens. Starting from 0 would look like a change;
-      // the mean of the pages before it is the same share in both averages.
-      auto n = static_cast<float>(n_known);
-      average = {fast_sum / n, slow_sum / n};
+    averages[p].fast = keep_fast * averages[p].fast + (1 - keep_fast) * mass;
+    averages[p].slow = keep_slow * averages[p].slow + (1 - keep_slow) * mass;
+  };
+  uint32_t known_end = pages.end;
+  while (known_end > pages.begin && averages[known_end - 1].fast < 0) {
+    --known_end;
+  }
+  for (uint32_t p = pages.begin; p < known_end; ++p) update(p);
+  if (known_end == pages.end) return;
+
+  // Pages that have just left the recent tokens. Starting from 0 would look
+  // like a change; the mean of the pages before them is the same share in both
+  // averages. The very first pages start with their own mass.
+  PageAverages mean = {0, 0};
+  for (uint32_t p = pages.begin; p < known_end; ++p) {
+    mean.fast += averages[p].fast;
+    mean.slow += averages[p].slow;
+  }
+  const auto n_known = static_cast<float>(known_end - pages.begin);
+  for (uint32_t p = known_end; p < pages.end; ++p) {
+    if (n_known > 0) {
+      averages[p] = {mean.fast / n_known, mean.slow / n_known};
+    } else {
+      float mass = SumPage(observation.mass_mean + size_t{p} * kPageTokens);
+      averages[p] = {mass, mass};
     }
-    average.fast = keep_fast * average.fast + (1 - keep_fast) * mass;
-    average.slow = keep_slow * average.slow + (1 - keep_slow) * mass;
-    if (known) {
-      ++n_known;
-      fast_sum += average.fast;
-      slow_sum += average.slow;
-    }
+    update(p);
   }
 }
 

@@ -4,7 +4,6 @@
 // is the score per byte).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -47,17 +46,18 @@ inline float ValueNormScore(float value_norm,
   return value_norm * DecayedMean(attention_by_step, decay);
 }
 
-// Attention is taken as at most this in a / (1 - a): a token with all of it
-// scores finitely, 1000 times one with half.
-inline constexpr float kMaxAttention = 0.999f;
+// What is left for the others when one token has all attention, so that it
+// scores finitely: 1000 times one with half.
+inline constexpr float kMinOtherAttention = 0.001f;
 
 // `output_error`: a / (1 - a) |v - o|, exactly how far the attention output
 // moves when a token of attention a and value v is left out and the rest is
 // renormalised (CAOTE, arXiv 2504.14051). value_distance = |v - o| with o the
 // lane's mean output.
 inline float OutputErrorScore(float attention, float value_distance) {
-  float a = std::min(attention, kMaxAttention);
-  return a / (1 - a) * value_distance;
+  float others = 1 - attention;
+  others = others > kMinOtherAttention ? others : kMinOtherAttention;
+  return attention / others * value_distance;
 }
 
 }  // namespace lkv

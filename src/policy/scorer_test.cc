@@ -64,7 +64,7 @@ TEST(ScorerTest, OutputErrorIsTheDistanceThatLeavingATokenOutMoves) {
 }
 
 TEST(ScorerTest, OutputErrorStaysFiniteWhenOneTokenHasAllAttention) {
-  EXPECT_NEAR(OutputErrorScore(1, 2), 2 * 999, 1);
+  EXPECT_NEAR(OutputErrorScore(1, 2), 2 * 1000, 1);
   EXPECT_EQ(OutputErrorScore(1, 0), 0);
 }
 

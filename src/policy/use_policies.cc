@@ -14,7 +14,8 @@ void UsePolicy::Observe(const LaneObservation& observation) {
       static_cast<uint32_t>(std::ceil(kUsedSlotShare * observation.n_slots));
   const float* mass = observation.mass_mean;
   HeavyHitters used = FindHeavyHitters(
-      std::span(mass + slots.begin, slots.count()), kUsedMassShare, max_count);
+      std::span(mass + slots.begin, slots.count()), kUsedMassShare, max_count,
+      std::span(scratch_.of(observation.lane), slots.count()));
   if (used.count() == 0) return;
   float* stat = stat_.of(observation.lane);
   uint32_t n_at_threshold = used.n_at_threshold;

@@ -16,16 +16,22 @@ class UsePolicy : public PageStatPolicy {
   static constexpr double kUsedMassShare = 0.9;
   static constexpr double kUsedSlotShare = 0.1;
 
+  size_t bytes_per_page() const override {
+    return PageStatPolicy::bytes_per_page() + kPageTokens * sizeof(float);
+  }
   void Observe(const LaneObservation& observation) override;
 
  protected:
   UsePolicy(const ProtectedEnds& ends, const PolicyCapacity& capacity)
-      : PageStatPolicy(capacity), ends_(ends) {}
+      : PageStatPolicy(capacity),
+        ends_(ends),
+        scratch_(capacity, kPageTokens) {}
   // The page's statistic after a use by the query at query_pos.
   virtual float AfterUse(float stat, uint32_t query_pos) const = 0;
 
  private:
   ProtectedEnds ends_;
+  LaneArray<float> scratch_;  // [n_lanes, pages_per_lane, kPageTokens]
 };
 
 // Score: position of the query that last used the page; arrival counts as a
