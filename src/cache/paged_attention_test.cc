@@ -54,10 +54,10 @@ TEST_P(PagedAttentionTest, EqualsDenseAttentionForAnyChunksAndLengths) {
   const KernelTable* kernels = SelectKernels(nullptr);
   std::mt19937 rng(shape_.head_dim * 16 + shape_.group);
   for (KvTypeName type : {KvTypeName::kF16, KvTypeName::kBF16}) {
-    PagedKvCache paged(shape_, {.kernels = kernels, .max_threads = 2});
+    PagedKvCache paged(shape_, {.kernels = kernels, .max_threads = 1});
     DenseKvCache dense(shape_);
-    CacheDriver drive_paged(paged, 2);
-    CacheDriver drive_dense(dense, 2);
+    CacheDriver drive_paged(paged, 1);
+    CacheDriver drive_dense(dense, 1);
     constexpr uint32_t kSequences = 3;
     constexpr uint32_t kTokens = 600;
     std::vector<DrivenSequence> in_paged;

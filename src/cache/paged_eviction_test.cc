@@ -148,8 +148,8 @@ class NaiveH2o final : public AttentionObserver {
 
 TEST(PagedEvictionTest, KeepsTheSamePagesAsANaiveH2o) {
   constexpr uint32_t kPages = 14;
-  PagedKvCache cache(kShape, Threads(2));
-  CacheDriver drive(cache, 2);
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
   drive.query_scale = 4;
   DrivenSequence sequence =
       drive.Add(WithPagesPerLane(Evicting(PolicyName::kH2o, 0), kPages), 3);
@@ -227,8 +227,8 @@ std::vector<double> AttendOnly(const std::vector<uint32_t>& positions,
 
 TEST(PagedEvictionTest, AttendsToExactlyTheResidentPositions) {
   for (PolicyName policy : {PolicyName::kLookahead, PolicyName::kRandom}) {
-    PagedKvCache cache(kShape, Threads(2));
-    CacheDriver drive(cache, 2);
+    PagedKvCache cache(kShape, Threads(1));
+    CacheDriver drive(cache, 1);
     drive.query_scale = 2;
     DrivenSequence sequence = drive.Add(Evicting(policy, 224), 8);
     drive.Prefill(sequence, 430, 512);
@@ -283,21 +283,30 @@ TEST(PagedEvictionTest, SinksRecentAndPinnedTokensNeverLeave) {
   }
 }
 
-TEST(PagedEvictionTest, DenseLayersKeepEverything) {
-  PagedKvCache cache(kShape, Threads(2));
-  CacheDriver drive(cache, 2);
-  SequenceOptions options = Evicting(PolicyName::kLookahead, 0);
-  // Layer 0 whole is half of the text's bytes.
-  options.prompt_tokens = 300;
-  options.max_new_tokens = 20;
-  options.cache.dense_layers = 1;
-  options.cache.budget = {.kind = Budget::Kind::kTokens, .amount = 315};
-  DrivenSequence refused;
-  EXPECT_FALSE(cache.AddSequence(options).ok());
-  options.prompt_tokens = 200;
+TEST(PagedEvictionTest, DenseLayersKeepEverythingInsideTheCap) {
+  // One of six layers is dense: 600 of 3,600 lane-tokens, 28 % of the budget.
+  const KvShape shape{
+      .n_layers = 6, .n_kv_heads = 2, .group = 2, .head_dim = 64};
+  PagedKvCache cache(shape, Threads(1));
+  CacheDriver drive(cache, 1);
+  SequenceOptions options = Evicting(PolicyName::kLookahead, 360);
+  options.prompt_tokens = 500;
   options.max_new_tokens = 100;
-  options.cache.budget = {.kind = Budget::Kind::kTokens, .amount = 280};
-  EXPECT_FALSE(cache.AddSequence(options).ok());
+  options.cache.dense_layers = 1;
+  DrivenSequence sequence = drive.Add(options, 1);
+  drive.Prefill(sequence, 500, 512);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_FALSE(drive.Step(sequence, 1).empty()) << drive.status.message();
+    for (uint32_t head = 0; head < shape.n_kv_heads; ++head) {
+      ASSERT_EQ(cache.ResidentPositions(sequence.id, 0, head).size(),
+                sequence.n_tokens);
+    }
+  }
+  for (uint32_t layer = 1; layer < shape.n_layers; ++layer) {
+    EXPECT_LT(cache.ResidentPositions(sequence.id, layer, 0).size(), 500u);
+  }
+  EXPECT_LE(cache.Stats(sequence.id).resident_bytes_max,
+            cache.Stats(sequence.id).budget_bytes);
 }
 
 TEST(PagedEvictionTest, NumberOfThreadsChangesNeitherTextNorEvictions) {
@@ -338,8 +347,8 @@ TEST(PagedEvictionTest, NumberOfThreadsChangesNeitherTextNorEvictions) {
 TEST(PagedEvictionTest, BudgetAboveTheLengthIsTheFullCacheBitForBit) {
   std::vector<std::vector<float>> expected;
   for (PolicyName policy : {PolicyName::kFull, PolicyName::kLookahead}) {
-    PagedKvCache cache(kShape, Threads(2));
-    CacheDriver drive(cache, 2);
+    PagedKvCache cache(kShape, Threads(1));
+    CacheDriver drive(cache, 1);
     SequenceOptions options = Evicting(policy, 2000);
     if (policy != PolicyName::kFull) {
       // A window that would shrink, a threshold that would evict.

@@ -1,0 +1,158 @@
+#include "cache/budget_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+namespace lkv {
+namespace {
+
+// SmolLM2-135M: 23,040 bytes per token, pages of 4 KiB, 90 lanes.
+constexpr KvShape kShape{
+    .n_layers = 30, .n_kv_heads = 3, .group = 3, .head_dim = 64};
+constexpr MetadataCost kCost{.per_page = 100, .per_lane = 300};
+constexpr uint32_t kLanes = 90;
+
+SequenceOptions Text(uint32_t n_tokens, Budget budget) {
+  SequenceOptions options;
+  options.prompt_tokens = n_tokens - n_tokens / 4;
+  options.max_new_tokens = n_tokens / 4;
+  options.cache.budget = budget;
+  return options;
+}
+
+Budget Share(double share) {
+  return {.kind = Budget::Kind::kShare, .share = share};
+}
+Budget Tokens(uint64_t n) {
+  return {.kind = Budget::Kind::kTokens, .amount = n};
+}
+Budget Bytes(uint64_t n) { return {.kind = Budget::Kind::kBytes, .amount = n}; }
+
+TEST(BudgetPlanTest, ShareIsOfPayloadOfPromptAndNewTokens) {
+  BudgetPlan plan =
+      MakeBudgetPlan(kShape, Text(4000, Share(0.25)), kCost).value();
+  EXPECT_EQ(plan.budget_bytes, 1000u * 23040);
+  // What the pages, their metadata and the fixed cost leave is less than one
+  // more page.
+  const uint64_t used = CostOfPages(kShape, kCost, plan.capacity_pages);
+  EXPECT_LE(used, plan.budget_bytes);
+  EXPECT_GT(used + 4096 + 100, plan.budget_bytes);
+  EXPECT_FALSE(plan.holds_whole_text);
+}
+
+TEST(BudgetPlanTest, TokensAndBytesAreTheSameCap) {
+  BudgetPlan tokens =
+      MakeBudgetPlan(kShape, Text(4000, Tokens(1000)), kCost).value();
+  BudgetPlan bytes =
+      MakeBudgetPlan(kShape, Text(4000, Bytes(1000 * 23040)), kCost).value();
+  EXPECT_EQ(tokens.budget_bytes, bytes.budget_bytes);
+  EXPECT_EQ(tokens.capacity_pages, bytes.capacity_pages);
+}
+
+TEST(BudgetPlanTest, FullAndHundredPercentHoldTheWholeTextAndItsMetadata) {
+  for (Budget budget : {Budget{}, Share(1.0), Share(1.5)}) {
+    BudgetPlan plan = MakeBudgetPlan(kShape, Text(1000, budget), kCost).value();
+    EXPECT_TRUE(plan.holds_whole_text);
+    EXPECT_EQ(plan.capacity_pages, kLanes * 63u);
+    EXPECT_EQ(plan.budget_bytes,
+              uint64_t{kLanes} * 63 * (4096 + 100) + kLanes * 300);
+  }
+}
+
+TEST(BudgetPlanTest, DisabledCacheIsFullWhateverTheBudget) {
+  SequenceOptions options = Text(1000, Bytes(1));
+  options.cache.enabled = false;
+  EXPECT_TRUE(MakeBudgetPlan(kShape, options, kCost).value().holds_whole_text);
+}
+
+TEST(BudgetPlanTest, MoreThanTheTextNeedsBuysNoMorePages) {
+  BudgetPlan plan =
+      MakeBudgetPlan(kShape, Text(1000, Bytes(uint64_t{1} << 40)), kCost)
+          .value();
+  EXPECT_EQ(plan.capacity_pages, kLanes * 63u);
+  EXPECT_EQ(plan.budget_bytes, uint64_t{1} << 40);
+  plan =
+      MakeBudgetPlan(kShape, Text(1000, Tokens(~uint64_t{0})), kCost).value();
+  EXPECT_TRUE(plan.holds_whole_text);
+}
+
+TEST(BudgetPlanTest, SmallShareIsRaisedToWhatWorks) {
+  BudgetPlan plan =
+      MakeBudgetPlan(kShape, Text(4000, Share(0.01)), kCost).value();
+  // Twice 4 sinks and 128 recent tokens: 264, in 17 pages.
+  EXPECT_EQ(plan.capacity_pages, 17 * kLanes);
+  EXPECT_GE(plan.capacity_pages / kLanes, plan.protected_pages + 1);
+}
+
+TEST(BudgetPlanTest, SmallTokensAndBytesAreRefusedNamingTheSmallest) {
+  for (Budget budget : {Tokens(100), Bytes(100 * 23040)}) {
+    Result<BudgetPlan> plan = MakeBudgetPlan(kShape, Text(4000, budget), kCost);
+    ASSERT_FALSE(plan.ok());
+    EXPECT_EQ(plan.status().code(), StatusCode::kInvalidArgument);
+    const std::string message(plan.status().message());
+    const size_t at = message.find("at least ");
+    ASSERT_NE(at, std::string::npos) << message;
+    const uint64_t smallest = std::stoull(message.substr(at + 9));
+    EXPECT_TRUE(
+        MakeBudgetPlan(kShape, Text(4000, Tokens(smallest)), kCost).ok());
+    EXPECT_FALSE(
+        MakeBudgetPlan(kShape, Text(4000, Tokens(smallest - 1)), kCost).ok());
+    EXPECT_NE(message.find("= " + std::to_string(smallest * 23040) + " bytes"),
+              std::string::npos)
+        << message;
+  }
+}
+
+TEST(BudgetPlanTest, ShortTextNeedsNoMoreThanItself) {
+  // 64 tokens are fewer than the protected ones: the whole text is enough.
+  BudgetPlan plan =
+      MakeBudgetPlan(kShape, Text(64, Share(0.25)), kCost).value();
+  EXPECT_TRUE(plan.holds_whole_text);
+}
+
+TEST(BudgetPlanTest, PinnedTextRaisesTheSmallestOncePerToken) {
+  SequenceOptions options = Text(4000, Share(0.01));
+  options.pinned = {{0, 100}, {50, 120}, {3000, 3010}};
+  BudgetPlan plan = MakeBudgetPlan(kShape, options, kCost).value();
+  // 120 tokens, sinks among them, 10 and 128 recent ones.
+  EXPECT_EQ(plan.capacity_pages, (2 * 258 + 15) / 16 * kLanes);
+  // Pages 0..7 and 187..188, and 9 for 128 tokens that end anywhere.
+  EXPECT_EQ(plan.protected_pages, 8u + 2 + 9);
+}
+
+TEST(BudgetPlanTest, DenseLayersAboveHalfTheBudgetAreRefused) {
+  SequenceOptions options = Text(4000, Share(0.25));
+  options.cache.dense_layers = 2;  // 6.7 % of the text, 27 % of the budget
+  BudgetPlan plan = MakeBudgetPlan(kShape, options, kCost).value();
+  EXPECT_EQ(plan.n_dense_lanes, 6u);
+  EXPECT_GE(plan.mean_pages(kLanes), plan.protected_pages + 1);
+  options.cache.dense_layers = 3;  // 40 %, and 12 % for sinks and recent
+  Result<BudgetPlan> refused = MakeBudgetPlan(kShape, options, kCost);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("dense_layers"), std::string::npos);
+  options.cache.budget = {};
+  EXPECT_TRUE(MakeBudgetPlan(kShape, options, kCost).ok());
+  options.cache.dense_layers = 31;
+  EXPECT_FALSE(MakeBudgetPlan(kShape, options, kCost).ok());
+}
+
+TEST(BudgetPlanTest, PolicyFullWantsTheWholeText) {
+  SequenceOptions options = Text(4000, Share(0.5));
+  options.cache.policy = PolicyName::kFull;
+  Result<BudgetPlan> plan = MakeBudgetPlan(kShape, options, kCost);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().code(), StatusCode::kInvalidArgument);
+  options.cache.budget = {};
+  EXPECT_TRUE(MakeBudgetPlan(kShape, options, kCost).ok());
+}
+
+TEST(BudgetPlanTest, ShareOfNothingOrNotANumberIsRefused) {
+  for (double share : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_FALSE(MakeBudgetPlan(kShape, Text(4000, Share(share)), kCost).ok());
+  }
+}
+
+}  // namespace
+}  // namespace lkv

@@ -1,0 +1,355 @@
+// Budget, memory, refusals and bookkeeping of the paged cache.
+#include "cache/paged_kv_cache.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <random>
+#include <vector>
+
+#include "cache/drive_cache_for_test.h"
+#include "kernels/kernel_table.h"
+
+namespace {
+
+std::atomic<uint64_t> allocations{0};
+
+void* CountedAllocate(size_t n, size_t alignment) {
+  ++allocations;
+  void* p = alignment <= alignof(std::max_align_t)
+                ? std::malloc(n)
+                : std::aligned_alloc(
+                      alignment, (n + alignment - 1) / alignment * alignment);
+  if (p == nullptr) throw std::bad_alloc();
+  return p;
+}
+
+}  // namespace
+
+// Every allocation of the test binary is counted.
+void* operator new(size_t n) { return CountedAllocate(n, 1); }
+void* operator new[](size_t n) { return CountedAllocate(n, 1); }
+void* operator new(size_t n, std::align_val_t alignment) {
+  return CountedAllocate(n, static_cast<size_t>(alignment));
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+void operator delete[](void* p, size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, size_t, std::align_val_t) noexcept {
+  std::free(p);
+}
+
+namespace lkv {
+namespace {
+
+constexpr KvShape kShape{
+    .n_layers = 3, .n_kv_heads = 2, .group = 2, .head_dim = 64};
+
+PagedKvCacheOptions Threads(uint32_t n) {
+  return {.kernels = SelectKernels(nullptr), .max_threads = n};
+}
+
+size_t ResidentBytes() {
+  std::FILE* f = std::fopen("/proc/self/statm", "r");
+  unsigned long total = 0;
+  unsigned long resident = 0;
+  EXPECT_EQ(std::fscanf(f, "%lu %lu", &total, &resident), 2);
+  std::fclose(f);
+  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+SequenceOptions Small(PolicyName policy, Budget budget) {
+  SequenceOptions options;
+  options.cache.policy = policy;
+  options.cache.budget = budget;
+  options.cache.recent_tokens = 32;
+  options.prompt_tokens = 700;
+  options.max_new_tokens = 300;
+  return options;
+}
+
+// Payload bytes that the page tables say are resident.
+uint64_t PayloadBytes(const PagedKvCache& cache, SequenceId id) {
+  uint64_t n_pages = 0;
+  for (uint32_t layer = 0; layer < kShape.n_layers; ++layer) {
+    for (uint32_t head = 0; head < kShape.n_kv_heads; ++head) {
+      n_pages +=
+          (cache.ResidentPositions(id, layer, head).size() + kPageTokens - 1) /
+          kPageTokens;
+    }
+  }
+  return n_pages * kShape.page_bytes();
+}
+
+TEST(PagedKvCacheTest, BudgetHoldsAtEveryMomentOfRandomScenarios) {
+  std::mt19937 rng(11);
+  constexpr PolicyName kPolicies[] = {
+      PolicyName::kLookahead, PolicyName::kLru,  PolicyName::kH2o,
+      PolicyName::kSnapKv,    PolicyName::kTova, PolicyName::kRandom};
+  for (int scenario = 0; scenario < 24; ++scenario) {
+    SequenceOptions options =
+        Small(kPolicies[scenario % 6],
+              {.kind = Budget::Kind::kTokens, .amount = 150 + rng() % 500});
+    options.cache.sink_tokens = rng() % 20;
+    options.cache.recent_tokens = 1 + rng() % 40;
+    const uint32_t n_pinned = rng() % 20;
+    if (rng() % 2 == 0) options.pinned = {{50, 50 + n_pinned}};
+    if (rng() % 3 == 0) {
+      options.cache.base_window_tokens = 100 + rng() % 200;
+      options.cache.warmup_tokens = rng() % 300;
+    }
+    if (rng() % 3 == 0) {
+      options.cache.eviction_rule = EvictionRule::kScoreThreshold;
+    }
+    if (rng() % 3 == 0) options.cache.lane_spread = LaneSpreadMode::kMass;
+    PagedKvCache cache(kShape, Threads(1));
+    CacheDriver drive(cache, 1);
+    drive.query_scale = 1 + rng() % 5;
+    DrivenSequence sequence = drive.Add(options, scenario);
+    uint64_t most = 0;
+    while (sequence.n_tokens < 900) {
+      uint32_t n_new = cache.ChunkTokens(sequence.id, 1 + rng() % 200);
+      if (rng() % 2 == 0) n_new = 1;
+      ASSERT_FALSE(drive.Step(sequence, n_new).empty())
+          << drive.status.message();
+      const SequenceStats stats = cache.Stats(sequence.id);
+      const uint64_t payload = PayloadBytes(cache, sequence.id);
+      ASSERT_LE(stats.resident_bytes_max, stats.budget_bytes);
+      ASSERT_EQ(stats.resident_bytes, payload + stats.metadata_bytes);
+      ASSERT_EQ(stats.n_tokens, sequence.n_tokens);
+      ASSERT_EQ(stats.full_bytes, sequence.n_tokens * kShape.bytes_per_token());
+      most = std::max(most, stats.resident_bytes);
+    }
+    EXPECT_EQ(cache.Stats(sequence.id).resident_bytes_max, most);
+    EXPECT_GT(cache.Stats(sequence.id).evicted_tokens, 0u);
+  }
+}
+
+TEST(PagedKvCacheTest, BudgetIsUsedToTheLastPages) {
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  DrivenSequence sequence =
+      drive.Add(Small(PolicyName::kLookahead,
+                      {.kind = Budget::Kind::kTokens, .amount = 320}),
+                1);
+  drive.Prefill(sequence, 700, 512);
+  for (int i = 0; i < 100; ++i) drive.Step(sequence, 1);
+  const SequenceStats stats = cache.Stats(sequence.id);
+  // Each lane has one page to spare for its next tokens, and may be short of
+  // one that the budget pays for only in part.
+  EXPECT_GT(stats.resident_bytes_max,
+            stats.budget_bytes - 2 * kShape.n_lanes() * kShape.page_bytes());
+}
+
+TEST(PagedKvCacheTest, DecodeStepsAllocateNothing) {
+  PagedKvCache cache(kShape, Threads(2));
+  ThreadTeam team(2);
+  CacheDriver drive(cache, 1);
+  SequenceOptions options = Small(
+      PolicyName::kLookahead, {.kind = Budget::Kind::kTokens, .amount = 256});
+  options.cache.base_window_tokens = 160;
+  DrivenSequence sequence = drive.Add(options, 1);
+  DrivenSequence full = drive.Add(Small(PolicyName::kFull, {}), 2);
+  drive.Prefill(sequence, 400, 512);
+  drive.Prefill(full, 100, 64);
+  const size_t row = kShape.n_heads() * kShape.head_dim;
+  std::vector<float> rows(2 * row, 0.5f);
+  std::vector<float> out(2 * row);
+  const StepEntry entries[] = {{sequence.id, 1}, {full.id, 1}};
+  const uint64_t before = allocations;
+  for (int step = 0; step < 200; ++step) {
+    ASSERT_TRUE(cache.BeginStep(entries).ok());
+    team.Run([&](TeamMember& me) {
+      for (uint32_t layer = 0; layer < kShape.n_layers; ++layer) {
+        cache.Append(me, layer, {rows.data(), row}, {rows.data(), row});
+        cache.Attend(me, layer, {rows.data(), row}, out.data(), row);
+      }
+      cache.EndStep(me);
+    });
+  }
+  EXPECT_EQ(allocations, before);
+  EXPECT_GT(cache.Stats(sequence.id).evicted_tokens, 300u);
+}
+
+TEST(PagedKvCacheTest, ChunksAreAQuarterOfABudgetThatIsTooSmall) {
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  SequenceOptions options = Small(
+      PolicyName::kLookahead, {.kind = Budget::Kind::kTokens, .amount = 640});
+  DrivenSequence sequence = drive.Add(options, 1);
+  const uint32_t chunk = cache.ChunkTokens(sequence.id, 512);
+  EXPECT_EQ(chunk % kPageTokens, 0u);
+  EXPECT_LE(chunk, 160u);
+  EXPECT_GE(chunk, 128u);
+  EXPECT_EQ(cache.ChunkTokens(sequence.id, 48), 48u);
+  // The next one ends at a multiple of the size again.
+  drive.Step(sequence, 10);
+  EXPECT_EQ(cache.ChunkTokens(sequence.id, 512), chunk - 10);
+  EXPECT_EQ(cache.ChunkTokens(sequence.id, 0), 0u);
+
+  options.cache.budget = {};
+  DrivenSequence roomy = drive.Add(options, 2);
+  EXPECT_EQ(cache.ChunkTokens(roomy.id, 333), 333u);
+}
+
+TEST(PagedKvCacheTest, RemovingASequenceGivesAllItsMemoryBack) {
+  // 72 lanes of 1,024 tokens: 18 MiB.
+  const KvShape shape{
+      .n_layers = 24, .n_kv_heads = 3, .group = 1, .head_dim = 64};
+  constexpr size_t kMiB = 1 << 20;
+  PagedKvCache cache(shape, Threads(1));
+  CacheDriver drive(cache, 1);
+  SequenceOptions options = Small(PolicyName::kFull, {});
+  options.prompt_tokens = 1024;
+  DrivenSequence kept = drive.Add(options, 1);
+  drive.Prefill(kept, 64, 64);
+  const size_t before = ResidentBytes();
+  DrivenSequence sequence = drive.Add(options, 1);
+  drive.Prefill(sequence, 1024, 64);
+  EXPECT_GT(ResidentBytes(), before + 17 * kMiB);
+  cache.RemoveSequence(sequence.id);
+  EXPECT_LT(ResidentBytes(), before + 4 * kMiB);
+  EXPECT_EQ(cache.ResidentPositions(kept.id, 23, 2).size(), 64u);
+}
+
+TEST(PagedKvCacheTest, ShrinkingWindowGivesMemoryBackToTheSystem) {
+  const KvShape shape{
+      .n_layers = 24, .n_kv_heads = 3, .group = 1, .head_dim = 64};
+  constexpr size_t kMiB = 1 << 20;
+  PagedKvCache cache(shape, Threads(1));
+  CacheDriver drive(cache, 1);
+  SequenceOptions options = Small(
+      PolicyName::kLookahead, {.kind = Budget::Kind::kTokens, .amount = 1280});
+  options.prompt_tokens = 1024;
+  options.max_new_tokens = 1000;
+  // All of the budget until warm-up ends, a quarter of it after.
+  options.cache.base_window_tokens = 256;
+  options.cache.window_strategy = WindowStrategy::kStatic;
+  options.cache.warmup_tokens = 1100;
+  DrivenSequence sequence = drive.Add(options, 1);
+  drive.Prefill(sequence, 1024, 256);
+  const size_t full = ResidentBytes();
+  const SequenceStats stats = cache.Stats(sequence.id);
+  EXPECT_GT(stats.resident_bytes, 17 * kMiB);
+  for (int i = 0; i < 400; ++i) drive.Step(sequence, 1);
+  EXPECT_LT(cache.Stats(sequence.id).resident_bytes, 5 * kMiB);
+  EXPECT_LT(ResidentBytes(), full - 11 * kMiB);
+  // What has moved is still where attention finds it.
+  EXPECT_EQ(cache.ResidentPositions(sequence.id, 5, 1)[0], 0u);
+}
+
+TEST(PagedKvCacheTest, AbsurdSequencesAreRefusedNotFatal) {
+  PagedKvCache cache(kShape, Threads(1));
+  SequenceOptions options;
+  options.prompt_tokens = 4000000000u;
+  Result<SequenceId> id = cache.AddSequence(options);
+  ASSERT_FALSE(id.ok());
+  EXPECT_EQ(id.status().code(), StatusCode::kOutOfMemory);
+  // 100 TB: more than any machine, fewer than 2^32 pages.
+  const KvShape wide{
+      .n_layers = 96, .n_kv_heads = 96, .group = 1, .head_dim = 256};
+  PagedKvCache wide_cache(wide, Threads(1));
+  options.prompt_tokens = 2000000;
+  id = wide_cache.AddSequence(options);
+  ASSERT_FALSE(id.ok());
+  EXPECT_EQ(id.status().code(), StatusCode::kOutOfMemory);
+}
+
+TEST(PagedKvCacheTest, FullPolicyRefusesTheStepBeyondItsText) {
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  SequenceOptions options = Small(PolicyName::kFull, {});
+  options.prompt_tokens = 60;
+  options.max_new_tokens = 4;
+  DrivenSequence sequence = drive.Add(options, 1);
+  drive.Prefill(sequence, 64, 64);
+  EXPECT_TRUE(drive.Step(sequence, 1).empty());
+  EXPECT_EQ(drive.status.code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(cache.Stats(sequence.id).n_tokens, 64u);
+}
+
+TEST(PagedKvCacheTest, EvictingPolicyGoesOnBeyondTheAnnouncedText) {
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  SequenceOptions options = Small(PolicyName::kLookahead, {});
+  options.prompt_tokens = 300;
+  options.max_new_tokens = 20;
+  DrivenSequence sequence = drive.Add(options, 1);
+  drive.Prefill(sequence, 300, 64);
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_FALSE(drive.Step(sequence, 1).empty()) << drive.status.message();
+    if (sequence.n_tokens <= 320) {
+      ASSERT_EQ(cache.Stats(sequence.id).evicted_tokens, 0u);
+    }
+  }
+  const SequenceStats stats = cache.Stats(sequence.id);
+  EXPECT_LE(stats.resident_bytes_max, stats.budget_bytes);
+  EXPECT_GT(stats.evicted_tokens, 150u);
+}
+
+TEST(PagedKvCacheTest, ARefusedStepLeavesTheOthersUntouched) {
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  SequenceOptions options = Small(PolicyName::kFull, {});
+  DrivenSequence good = drive.Add(options, 1);
+  options.prompt_tokens = 16;
+  options.max_new_tokens = 0;
+  DrivenSequence bad = drive.Add(options, 2);
+  drive.Prefill(good, 40, 64);
+  drive.Prefill(bad, 16, 64);
+  DrivenSequence* both[] = {&good, &bad};
+  const uint32_t n_new[] = {20, 1};
+  EXPECT_TRUE(drive.Step(both, n_new).empty());
+  EXPECT_EQ(cache.ResidentPositions(good.id, 0, 0).size(), 40u);
+  EXPECT_FALSE(drive.Step(good, 1).empty());
+}
+
+TEST(PagedKvCacheTest, ExplainNamesTheReasonOfEveryPage) {
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  SequenceOptions options = Small(
+      PolicyName::kLookahead, {.kind = Budget::Kind::kTokens, .amount = 320});
+  options.pinned = {{100, 110}};
+  DrivenSequence sequence = drive.Add(options, 1);
+  drive.Prefill(sequence, 695, 512);
+  const std::vector<PageExplanation> pages = cache.Explain(sequence.id, 1, 1);
+  const std::vector<uint32_t> positions =
+      cache.ResidentPositions(sequence.id, 1, 1);
+  ASSERT_EQ(pages.size(), (positions.size() + 15) / 16);
+  uint32_t n_tokens = 0;
+  for (size_t i = 0; i < pages.size(); ++i) {
+    EXPECT_EQ(pages[i].first_pos, positions[n_tokens]);
+    n_tokens += pages[i].n_tokens;
+    PageProtection expected = PageProtection::kNone;
+    if (pages[i].first_pos == 0) expected = PageProtection::kSink;
+    if (pages[i].first_pos == 96) expected = PageProtection::kPinned;
+    if (pages[i].first_pos + 16 > 695 - 32) expected = PageProtection::kRecent;
+    EXPECT_EQ(pages[i].protection, expected) << pages[i].first_pos;
+    EXPECT_GT(pages[i].attention, 0);
+  }
+  EXPECT_EQ(n_tokens, positions.size());
+}
+
+TEST(PagedKvCacheTest, MetadataIsAtMostFourPercentOfPayload) {
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  SequenceOptions options = Small(
+      PolicyName::kLookahead, {.kind = Budget::Kind::kTokens, .amount = 512});
+  options.cache.base_window_tokens = 400;
+  options.cache.window_strategy = WindowStrategy::kDynamic;
+  DrivenSequence sequence = drive.Add(options, 1);
+  drive.Prefill(sequence, 700, 512);
+  const SequenceStats stats = cache.Stats(sequence.id);
+  EXPECT_LT(stats.metadata_bytes,
+            0.04 * (stats.resident_bytes - stats.metadata_bytes));
+}
+
+}  // namespace
+}  // namespace lkv
