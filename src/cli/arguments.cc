@@ -61,7 +61,7 @@ Result<Configuration> ConfigArguments::Load() const {
   return Configuration::Load(layers);
 }
 
-void ModelArguments::AddTo(CLI::App& app) {
+void ModelArguments::AddTo(CLI::App& app, Offer offer) {
   app.add_option("-m,--model", model_,
                  "GGUF model; else $LKV_MODEL, else the one set-up fetched")
       ->type_name("FILE");
@@ -69,10 +69,12 @@ void ModelArguments::AddTo(CLI::App& app) {
                  "Threads; default: the cores this process may use")
       ->type_name("N")
       ->check(CLI::Range(1u, ThreadTeam::kMaxThreads));
+  if (offer == Offer::kThreads) return;
   app.add_option("--activations", activations_,
                  "auto: 8 bit in prefill, 16 while decoding; high: 16 bit")
       ->type_name("PRECISION")
       ->check(CLI::IsMember({"auto", "high"}));
+  if (offer == Offer::kPrecision) return;
   app.add_option("--ctx", ctx_tokens_,
                  "Longest sequence; default: what the request needs, up to "
                  "the trained length")

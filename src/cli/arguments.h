@@ -31,7 +31,12 @@ class ConfigArguments {
 // -m, --threads, --activations, --ctx, --allow-beyond-trained.
 class ModelArguments {
  public:
-  void AddTo(CLI::App& app);
+  enum class Offer {
+    kThreads,    // model and threads
+    kPrecision,  // and --activations
+    kAll,        // and the limits of a sequence
+  };
+  void AddTo(CLI::App& app, Offer offer);
 
   // kNotFound when no model is named anywhere.
   Result<EngineOptions> ToEngineOptions() const;

@@ -5,10 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "cli/bench_verb.h"
+#include "cli/chat_verb.h"
 #include "cli/config_verb.h"
+#include "cli/demo_verb.h"
 #include "cli/help_formatter.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "cli/run_verb.h"
 #include "options/suggestion.h"
 
 namespace lkv::cli {
@@ -25,30 +29,34 @@ std::string PathOf(const CLI::App& verb) {
   return PathOf(*verb.get_parent()) + " " + verb.get_name();
 }
 
-// The wrong word of a command line, when it stands where a verb belongs.
-std::string NearestVerb(const CLI::App& verb, const CLI::ParseError& error) {
-  if (error.get_name() != "ExtrasError" && error.get_name() != "RequiredError")
-    return {};
-  std::vector<std::string> names;
-  for (const CLI::App* sub : verb.get_subcommands({})) {
-    names.push_back(sub->get_name());
-  }
-  const std::vector<std::string_view> views(names.begin(), names.end());
-  for (const std::string& word : verb.remaining()) {
-    const std::string_view nearest = NearestWord(word, views);
-    if (!nearest.empty()) return std::string(nearest);
-  }
-  return {};
+// The first word that stands where a verb belongs and is none; empty when the
+// error is of another kind.
+std::string WrongVerb(const CLI::App& verb, const CLI::ParseError& error) {
+  if (error.get_name() != "RequiredError") return {};
+  const std::vector<std::string> words = verb.remaining();
+  return words.empty() ? std::string() : words.front();
 }
 
 ExitCode ExplainParseError(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& verb = DeepestVerb(app);
   const std::string path = PathOf(verb);
   std::string thing = path == "lkv" ? "command line" : path.substr(4);
-  const std::string nearest = NearestVerb(verb, error);
-  PrintError(thing + ": " + std::string(error.what()) + "; " +
-             (nearest.empty() ? path + " -h shows what it takes"
-                              : "did you mean '" + nearest + "'?"));
+  const std::string wrong = WrongVerb(verb, error);
+  if (wrong.empty()) {
+    PrintError(thing + ": " + error.what() + "; " + path +
+               " -h shows what it takes");
+    return ExitCode::kWrongUse;
+  }
+  std::vector<std::string> names;
+  for (const CLI::App* sub : verb.get_subcommands({})) {
+    names.push_back(sub->get_name());
+  }
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const std::string_view nearest = NearestWord(wrong, known);
+  PrintError(thing + ": unknown verb " + Quoted(wrong) + "; " +
+             (nearest.empty()
+                  ? path + " -h lists them"
+                  : "did you mean '" + std::string(nearest) + "'?"));
   return ExitCode::kWrongUse;
 }
 
@@ -64,7 +72,15 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
   app.require_subcommand(1);
   app.footer("Example:\n  lkv run --budget 25% -f long.txt -n 128");
 
+  RunVerb run;
+  ChatVerb chat;
+  DemoVerb demo;
+  BenchVerb bench;
   ConfigVerb config;
+  run.AddTo(app);
+  chat.AddTo(app);
+  demo.AddTo(app);
+  bench.AddTo(app);
   config.AddTo(app);
 
   Output out;
@@ -82,7 +98,13 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     return ExplainParseError(app, error);
   }
-  return out.Finish(config.Run(out));
+  ExitCode code = ExitCode::kDone;
+  if (app.got_subcommand("run")) code = run.Run(out, interrupt);
+  if (app.got_subcommand("chat")) code = chat.Run(out, interrupt);
+  if (app.got_subcommand("demo")) code = demo.Run(out, interrupt);
+  if (app.got_subcommand("bench")) code = bench.Run(out, interrupt);
+  if (app.got_subcommand("config")) code = config.Run(out);
+  return out.Finish(code);
 }
 
 }  // namespace lkv::cli

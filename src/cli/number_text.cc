@@ -23,6 +23,12 @@ std::string FormatFixed(double value, int decimals) {
   return {buffer.data(), static_cast<size_t>(n)};
 }
 
+std::string FormatSignificant(double value) {
+  std::array<char, 32> buffer;
+  const int n = std::snprintf(buffer.data(), buffer.size(), "%.3g", value);
+  return {buffer.data(), static_cast<size_t>(n)};
+}
+
 std::string FormatBytesShort(uint64_t n_bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   auto value = static_cast<double>(n_bytes);

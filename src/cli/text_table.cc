@@ -89,7 +89,10 @@ std::string TextTable::Print(size_t width) const {
   add_line(titles);
   add_line(rules);
   for (std::vector<std::string> row : rows_) {
-    for (const std::string& part : WrapText(row.back(), widths.back())) {
+    // Wrapping also joins blanks, which a map or an excerpt needs.
+    const auto lines = width == kNoWrap ? std::vector<std::string>{row.back()}
+                                        : WrapText(row.back(), widths.back());
+    for (const std::string& part : lines) {
       row.back() = part;
       add_line(row);
       std::fill(row.begin(), row.end(), "");

@@ -1,6 +1,8 @@
 // TextTable: aligned columns for a terminal or a file. Pure.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,8 @@ class TextTable {
 
   // Requires as many cells as columns.
   void AddRow(std::vector<std::string> cells);
+
+  static constexpr size_t kNoWrap = SIZE_MAX;
 
   // Title line, rule, rows. Columns are as wide as their widest cell and two
   // spaces apart; a last, left-aligned column is wrapped at word borders so

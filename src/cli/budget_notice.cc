@@ -1,0 +1,24 @@
+#include "cli/budget_notice.h"
+
+#include "cli/exit_code.h"
+#include "cli/number_text.h"
+#include "options/budget_text.h"
+
+namespace lkv::cli {
+
+void NoticeRaisedBudget(const SequenceOptions& asked, const KvShape& shape,
+                        const SequenceStats& got) {
+  const Budget& budget = asked.cache.budget;
+  if (budget.kind != Budget::Kind::kShare) return;
+  const double n_tokens =
+      double{1} * asked.prompt_tokens + asked.max_new_tokens;
+  const auto share_bytes = static_cast<uint64_t>(
+      budget.share * n_tokens * static_cast<double>(shape.bytes_per_token()));
+  if (got.budget_bytes <= share_bytes) return;
+  PrintError("budget: " + FormatBudget(budget) + " is " +
+             FormatBytesShort(share_bytes) + ", raised to the " +
+             FormatBytesShort(got.budget_bytes) +
+             " that sinks, recent tokens and open pages need");
+}
+
+}  // namespace lkv::cli

@@ -1,0 +1,63 @@
+// Conversation: a chat whose turns are appended to one cached sequence, so
+// that nothing said before is computed again.
+//
+// Thread-compatible; must not outlive its engine.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/engine.h"
+#include "lookaheadkv/options.h"
+#include "lookaheadkv/status.h"
+#include "text/tokenizer.h"
+
+namespace lkv::cli {
+
+struct ConversationOptions {
+  CacheOptions cache;  // a budget given as a share is one of max_tokens
+  SamplerOptions sampler;
+  std::string system;       // empty: none
+  uint32_t max_tokens = 0;  // of the whole conversation
+  uint32_t max_reply_tokens = 0;
+};
+
+class Conversation {
+ public:
+  Conversation(Engine& engine, ConversationOptions options)
+      : engine_(engine), options_(std::move(options)) {}
+
+  struct Hooks {
+    std::function<bool(std::string_view)> on_text;
+    std::function<void(uint32_t done, uint32_t total)> progress;
+    std::function<bool()> cancelled;
+  };
+  // Says `text` as the user and returns the reply. Stats and times are those
+  // of the whole conversation. Cancelled while reading the text, the turn is
+  // forgotten, and the next one reads the conversation again.
+  // kInvalidArgument: no chat template, or the conversation is full.
+  Result<Generation> Say(const std::string& text, const Hooks& hooks);
+
+  const std::vector<ChatMessage>& messages() const { return messages_; }
+  // nullptr before the first turn.
+  const Sequence* sequence() const { return sequence_.get(); }
+  // By position; those after sequence()->n_tokens() are not cached yet.
+  const std::vector<int32_t>& tokens() const { return tokens_; }
+  const CacheOptions& cache() const { return options_.cache; }
+
+ private:
+  Result<std::vector<int32_t>> BeginSequence();
+  Result<std::vector<int32_t>> ContinueSequence() const;
+
+  Engine& engine_;
+  const ConversationOptions options_;
+  std::unique_ptr<Sequence> sequence_;
+  std::vector<ChatMessage> messages_;
+  std::vector<int32_t> tokens_;
+};
+
+}  // namespace lkv::cli

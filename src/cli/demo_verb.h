@@ -1,0 +1,32 @@
+// `lkv demo`: what a KV budget costs and saves on one text, by policy.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "cli/arguments.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/output.h"
+#include "eval/demo.h"
+
+namespace lkv::cli {
+
+class DemoVerb {
+ public:
+  void AddTo(CLI::App& app);
+  ExitCode Run(Output& out, Interrupt& interrupt) const;
+
+ private:
+  Result<DemoOptions> ReadOptions() const;
+
+  ModelArguments model_;
+  ConfigArguments config_;
+  std::string budget_ = "25%";
+  std::optional<std::string> text_file_;
+  bool source_table_ = false;
+  bool json_ = false;
+};
+
+}  // namespace lkv::cli

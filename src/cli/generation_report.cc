@@ -1,0 +1,139 @@
+#include "cli/generation_report.h"
+
+#include "cli/number_text.h"
+#include "options/option_table.h"
+
+namespace lkv::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string StopReasonName(StopReason reason) {
+  switch (reason) {
+    case StopReason::kLength:
+      return "length";
+    case StopReason::kEndOfText:
+      return "end_of_text";
+    case StopReason::kCancelled:
+      return "cancelled";
+  }
+  return {};
+}
+
+std::string ValueOf(const char* key, const CacheOptions& cache) {
+  return FormatOption(*FindOption(key), cache);
+}
+
+double PerSecond(double n, double seconds) {
+  return seconds > 0 ? n / seconds : 0;
+}
+
+double DecodeRate(const StepTimes& times) {
+  return PerSecond(static_cast<double>(times.step_us.size()),
+                   times.decode_us * 1e-6);
+}
+
+double PolicyShare(const StepTimes& times) {
+  return times.decode_us > 0 ? times.policy_us / times.decode_us : 0;
+}
+
+}  // namespace
+
+Json StepsAsJson(const StepPercentiles& step) {
+  return {{"p50", step.p50_us},
+          {"p95", step.p95_us},
+          {"p99", step.p99_us},
+          {"max", step.max_us}};
+}
+
+std::string PolicyText(PolicyName policy) {
+  CacheOptions cache;
+  cache.policy = policy;
+  return ValueOf("policy", cache);
+}
+
+std::string DumpJson(const Json& document) {
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json ReportAsJson(const GenerationReport& report) {
+  const Generation& g = report.generation;
+  const SequenceStats& kv = g.kv;
+  Json hit = nullptr;
+  if (report.hit) {
+    hit = {{"mass", report.hit->mass},
+           {"topk", report.hit->topk},
+           {"raw", report.hit->raw},
+           {"sampled_steps", report.hit->sampled_steps}};
+  }
+  return {{"text", g.text},
+          {"prompt_tokens", report.prompt_tokens},
+          {"cached_tokens", 0},
+          {"generated_tokens", g.tokens.size()},
+          {"stop_reason", StopReasonName(g.stop_reason)},
+          {"prefill",
+           {{"tokens", g.times.prefill_tokens},
+            {"seconds", g.times.prefill_s},
+            {"tokens_per_second",
+             PerSecond(g.times.prefill_tokens, g.times.prefill_s)}}},
+          {"decode",
+           {{"tokens_per_second", DecodeRate(g.times)},
+            {"step_us", StepsAsJson(SummarizeSteps(g.times.step_us))},
+            {"policy_share", PolicyShare(g.times)}}},
+          {"kv",
+           {{"policy", ValueOf("policy", report.cache)},
+            {"kv_type", ValueOf("kv_type", report.cache)},
+            {"budget_bytes", kv.budget_bytes},
+            {"resident_bytes_max", kv.resident_bytes_max},
+            {"full_bytes", kv.full_bytes},
+            {"metadata_bytes", kv.metadata_bytes},
+            {"read_bytes_per_step", kv.read_bytes_last_step},
+            {"evicted_tokens", kv.evicted_tokens},
+            {"window_tokens", kv.window_tokens},
+            {"tiers", {{"L1", kv.resident_bytes}, {"L2", 0}, {"L3", 0}}}}},
+          {"hit", hit}};
+}
+
+std::string ReportAsText(const GenerationReport& report) {
+  const Generation& g = report.generation;
+  const StepTimes& times = g.times;
+  const SequenceStats& kv = g.kv;
+  std::string out;
+
+  out += "prompt     " + FormatCount(times.prefill_tokens);
+  if (times.prefill_tokens < report.prompt_tokens) {
+    out += " of " + FormatCount(report.prompt_tokens);
+  }
+  out += " tokens, " + FormatSeconds(times.prefill_s) + ", " +
+         FormatRate(PerSecond(times.prefill_tokens, times.prefill_s)) + "\n";
+
+  out += "generated  " + FormatCount(g.tokens.size()) + " tokens";
+  if (!times.step_us.empty()) {
+    const StepPercentiles step = SummarizeSteps(times.step_us);
+    out += ", " + FormatRate(DecodeRate(times)) + ", step p50 " +
+           FormatSeconds(step.p50_us * 1e-6) + ", p99 " +
+           FormatSeconds(step.p99_us * 1e-6) + ", policy " +
+           FormatPercent(PolicyShare(times));
+  }
+  out += ", stopped by " + StopReasonName(g.stop_reason) + "\n";
+
+  out += "kv cache   " + ValueOf("policy", report.cache) + ", " +
+         ValueOf("kv_type", report.cache) + ", budget " +
+         ValueOf("budget", report.cache) + " = " +
+         FormatBytesShort(kv.budget_bytes) + "; at most " +
+         FormatBytesShort(kv.resident_bytes_max) + " resident, a full cache " +
+         FormatBytesShort(kv.full_bytes) + "\n";
+  out += "           evicted " + FormatCount(kv.evicted_tokens) + " of " +
+         FormatCount(kv.n_tokens) + " tokens, last step read " +
+         FormatBytesShort(kv.read_bytes_last_step) + "\n";
+
+  if (report.hit) {
+    out += "hit rate   mass " + FormatFixed(report.hit->mass, 3) + ", top-k " +
+           FormatFixed(report.hit->topk, 3) + ", raw " +
+           FormatFixed(report.hit->raw, 3) + " over " +
+           FormatCount(report.hit->sampled_steps) + " sampled steps\n";
+  }
+  return out;
+}
+
+}  // namespace lkv::cli

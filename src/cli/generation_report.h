@@ -1,0 +1,36 @@
+// What a generation cost: the JSON of `lkv run --json` and the same as a short
+// block of text.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "engine/engine.h"
+#include "eval/step_percentiles.h"
+#include "lookaheadkv/hit_rates.h"
+#include "lookaheadkv/options.h"
+
+namespace lkv::cli {
+
+struct GenerationReport {
+  const Generation& generation;
+  uint32_t prompt_tokens = 0;  // as given; prefill may have been cut short
+  CacheOptions cache;
+  std::optional<HitRates> hit;
+};
+
+nlohmann::ordered_json ReportAsJson(const GenerationReport& report);
+std::string ReportAsText(const GenerationReport& report);
+
+// {p50, p95, p99, max} of decode steps in microseconds.
+nlohmann::ordered_json StepsAsJson(const StepPercentiles& step);
+
+// The name by which users know a policy.
+std::string PolicyText(PolicyName policy);
+
+// Exactly one document, whatever bytes the strings hold.
+std::string DumpJson(const nlohmann::ordered_json& document);
+
+}  // namespace lkv::cli

@@ -1,0 +1,128 @@
+#include "cli/line_reader.h"
+
+#include <histedit.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <clocale>
+#include <cstdio>
+#include <cstdlib>
+#include <cwchar>
+#include <utility>
+
+#include "cli/output.h"
+
+namespace lkv::cli {
+namespace {
+
+constexpr int kHistoryLines = 1000;
+
+// libedit speaks wide characters, so it needs a locale that knows UTF-8.
+void UseUtf8Characters() {
+  std::setlocale(LC_CTYPE, "");
+  if (MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+}  // namespace
+
+class LineReader::Editor {
+ public:
+  Editor(std::string prompt, const Interrupt& interrupt)
+      : prompt_(std::move(prompt)), interrupt_(interrupt) {
+    UseUtf8Characters();
+    // Prompts and echo go to stderr: stdout holds the answers alone.
+    editor_ = el_init("lkv", stdin, stderr, stderr);
+    history_ = history_init();
+    HistEvent event;
+    history(history_, &event, H_SETSIZE, kHistoryLines);
+    el_set(editor_, EL_CLIENTDATA, this);
+    el_set(
+        editor_, EL_PROMPT,
+        +[](EditLine* e) { return Self(e)->prompt_.data(); });
+    el_set(editor_, EL_EDITOR, "emacs");
+    el_set(editor_, EL_HIST, history, history_);
+    el_set(editor_, EL_GETCFN, &ReadCharacter);
+    el_source(editor_, nullptr);  // the user's ~/.editrc
+  }
+  ~Editor() {
+    history_end(history_);
+    el_end(editor_);
+  }
+  Editor(const Editor&) = delete;
+  Editor& operator=(const Editor&) = delete;
+
+  Event Next(std::string* line) {
+    int n_bytes = 0;
+    const char* text = el_gets(editor_, &n_bytes);
+    if (interrupt_.Requested()) return Event::kInterrupted;
+    if (text == nullptr || n_bytes <= 0) return Event::kEnd;
+    line->assign(text, static_cast<size_t>(n_bytes));
+    if (line->ends_with('\n')) line->pop_back();
+    HistEvent event;
+    if (!line->empty()) history(history_, &event, H_ENTER, line->c_str());
+    return Event::kLine;
+  }
+
+ private:
+  static Editor* Self(EditLine* editor) {
+    void* self = nullptr;
+    el_get(editor, EL_CLIENTDATA, &self);
+    return static_cast<Editor*>(self);
+  }
+
+  // libedit's own reader retries after a signal, so that Ctrl-C would go
+  // unnoticed until the next key.
+  static int ReadCharacter(EditLine* editor, wchar_t* character) {
+    std::mbstate_t state = {};
+    for (;;) {
+      char byte = 0;
+      const ssize_t n = read(STDIN_FILENO, &byte, 1);
+      if (n == 0) return 0;
+      if (n < 0) {
+        if (errno == EINTR && !Self(editor)->interrupt_.Requested()) continue;
+        return -1;
+      }
+      const size_t length = std::mbrtowc(character, &byte, 1, &state);
+      if (length == static_cast<size_t>(-2)) continue;  // more bytes follow
+      if (length == static_cast<size_t>(-1)) {          // no character: skip
+        state = {};
+        continue;
+      }
+      return 1;
+    }
+  }
+
+  std::string prompt_;
+  const Interrupt& interrupt_;
+  EditLine* editor_ = nullptr;
+  History* history_ = nullptr;
+};
+
+LineReader::LineReader(std::string prompt, const Interrupt& interrupt)
+    : interrupt_(interrupt) {
+  if (StdinIsTerminal()) {
+    editor_ = std::make_unique<Editor>(std::move(prompt), interrupt);
+  }
+}
+
+LineReader::~LineReader() = default;
+
+LineReader::Event LineReader::Next(std::string* line) {
+  return editor_ ? editor_->Next(line) : NextPlain(line);
+}
+
+LineReader::Event LineReader::NextPlain(std::string* line) {
+  line->clear();
+  // Byte by byte: a reader that looks ahead would keep Ctrl-C waiting for more.
+  for (;;) {
+    char byte = 0;
+    const ssize_t n = read(STDIN_FILENO, &byte, 1);
+    if (n < 0 && errno == EINTR && !interrupt_.Requested()) continue;
+    if (interrupt_.Requested()) return Event::kInterrupted;
+    if (n <= 0) return line->empty() ? Event::kEnd : Event::kLine;
+    if (byte == '\n') return Event::kLine;
+    *line += byte;
+  }
+}
+
+}  // namespace lkv::cli

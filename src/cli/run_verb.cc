@@ -1,0 +1,139 @@
+#include "cli/run_verb.h"
+
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cli/budget_notice.h"
+#include "cli/cache_map.h"
+#include "cli/generation_report.h"
+#include "cli/open_engine.h"
+#include "engine/engine.h"
+#include "eval/hit_rate.h"
+
+namespace lkv::cli {
+
+struct RunVerb::Inputs {
+  CacheOptions cache;
+  std::string text;
+  SamplerOptions sampler;
+  EngineOptions engine;
+};
+
+void RunVerb::AddTo(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("run", "Answer one prompt");
+  model_.AddTo(*verb, ModelArguments::Offer::kAll);
+  prompt_.AddTo(*verb);
+  verb->add_option("-n,--new-tokens", max_new_tokens_,
+                   "Most tokens to generate; 0 only reads the prompt [256]")
+      ->type_name("N")
+      ->check(CLI::Range(0u, 1u << 24));
+  verb->add_flag("--ignore-eos", ignore_eos_,
+                 "Generate all N tokens, past the end of the text");
+  config_.AddTo(*verb, ConfigArguments::Offer::kAll);
+  sampler_.AddTo(*verb);
+  verb->add_flag("--measure-hits", measure_hits_,
+                 "Afterwards, repeat the run beside a full cache and say how "
+                 "much of its attention was kept");
+  verb->add_flag("--explain", explain_,
+                 "Afterwards, show what the cache kept and why");
+  verb->add_flag("--json", json_, "Print one JSON document");
+  verb->footer(
+      "Example:\n"
+      "  lkv run --budget 25% -f long.txt -n 128\n"
+      "  echo 'Why is the sky blue?' | lkv run --chat --json");
+}
+
+Result<RunVerb::Inputs> RunVerb::ReadInputs() const {
+  auto configuration = config_.Load();
+  if (!configuration.ok()) return configuration.status();
+  auto sampler = sampler_.ToOptions(configuration->cache());
+  if (!sampler.ok()) return sampler.status();
+  auto engine = model_.ToEngineOptions();
+  if (!engine.ok()) return engine.status();
+  auto text = prompt_.ReadText();
+  if (!text.ok()) return text.status();
+  return Inputs{configuration->cache(), std::move(*text), std::move(*sampler),
+                std::move(*engine)};
+}
+
+ExitCode RunVerb::Run(Output& out, Interrupt& interrupt) const {
+  const auto inputs = ReadInputs();
+  if (!inputs.ok()) return Fail(inputs.status());
+  const auto engine = OpenEngine(inputs->engine, interrupt);
+  if (!engine.ok()) return Fail(engine.status());
+  return Answer(**engine, *inputs, out, interrupt);
+}
+
+ExitCode RunVerb::Answer(Engine& engine, const Inputs& inputs, Output& out,
+                         const Interrupt& interrupt) const {
+  const auto prompt = prompt_.Tokenize(engine.tokenizer(), inputs.text,
+                                       inputs.cache.pin_system);
+  if (!prompt.ok()) return Fail(prompt.status());
+  SequenceOptions admission;
+  admission.cache = inputs.cache;
+  admission.prompt_tokens = static_cast<uint32_t>(prompt->tokens.size());
+  admission.max_new_tokens = max_new_tokens_;
+  admission.pinned = prompt->pinned;
+  const auto sequence = engine.Start(admission);
+  if (!sequence.ok()) return Fail(sequence.status());
+  NoticeRaisedBudget(admission, engine.architecture().kv_shape(),
+                     (*sequence)->stats());
+
+  Turn turn;
+  turn.prompt = prompt->tokens;
+  turn.max_new_tokens = max_new_tokens_;
+  turn.ignore_eos = ignore_eos_;
+  turn.sampler = inputs.sampler;
+  Progress progress("prompt");
+  const auto cancelled = [&] { return interrupt.Requested(); };
+  auto generation = engine.Continue(
+      **sequence, turn,
+      [&](std::string_view text) {
+        progress.Erase();
+        return json_ || out.Write(text);
+      },
+      [&](uint32_t n_done) { progress.Show(n_done, admission.prompt_tokens); },
+      cancelled);
+  progress.Erase();
+  if (!generation.ok()) return Fail(generation.status());
+  if (!json_ && !generation->text.ends_with('\n')) out.Write("\n");
+
+  GenerationReport report{
+      *generation, admission.prompt_tokens, inputs.cache, {}};
+  if (measure_hits_ && !generation->tokens.empty() && !cancelled()) {
+    const std::array parts = {ForcedPart{prompt->tokens, generation->tokens}};
+    progress.Show("measuring hit rates");
+    const auto hits = MeasureHitRates(engine, parts, {&admission, 1},
+                                      {.cancelled = cancelled});
+    progress.Erase();
+    if (hits.ok()) {
+      report.hit = hits->front();
+    } else if (hits.status().code() != StatusCode::kCancelled) {
+      return Fail(hits.status());
+    }
+  }
+
+  // Whoever closed stdout wants no more words either.
+  if (json_ ? !out.Write(DumpJson(ReportAsJson(report))) : !out.Write("")) {
+    return ExitCode::kFailed;
+  }
+  if (explain_) {
+    std::vector<int32_t> tokens = prompt->tokens;
+    tokens.insert(tokens.end(), generation->tokens.begin(),
+                  generation->tokens.end());
+    std::fputs(CacheMap(**sequence, engine.architecture().kv_shape(), tokens,
+                        engine.tokenizer())
+                   .c_str(),
+               stderr);
+  }
+  if (!json_) {
+    std::fputs("\n", stderr);
+    std::fputs(ReportAsText(report).c_str(), stderr);
+  }
+  return cancelled() ? ExitCode::kInterrupted : ExitCode::kDone;
+}
+
+}  // namespace lkv::cli

@@ -1,0 +1,37 @@
+// `lkv run`: one prompt, one answer, and what it cost.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+
+#include "cli/arguments.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/output.h"
+#include "cli/prompt_arguments.h"
+
+namespace lkv::cli {
+
+class RunVerb {
+ public:
+  void AddTo(CLI::App& app);
+  ExitCode Run(Output& out, Interrupt& interrupt) const;
+
+ private:
+  struct Inputs;  // everything that can be wrong before the model is loaded
+  Result<Inputs> ReadInputs() const;
+  ExitCode Answer(Engine& engine, const Inputs& inputs, Output& out,
+                  const Interrupt& interrupt) const;
+
+  ModelArguments model_;
+  ConfigArguments config_;
+  PromptArguments prompt_;
+  SamplerArguments sampler_;
+  uint32_t max_new_tokens_ = 256;
+  bool ignore_eos_ = false;
+  bool measure_hits_ = false;
+  bool explain_ = false;
+  bool json_ = false;
+};
+
+}  // namespace lkv::cli
