@@ -76,13 +76,15 @@ Generation GenerateOrFail(Engine& engine, const Request& request) {
 
 constexpr Budget kFullBudget{};
 constexpr Budget kQuarter{Budget::Kind::kShare, 0.25, 0};
+// Little more than the protected tokens, so that a short prompt evicts.
+constexpr Budget kSmall{Budget::Kind::kTokens, 1.0, 300};
 
 // Positions of all lanes that survive a long prompt and a few steps.
 std::vector<std::vector<uint32_t>> ResidentAfter(
     Engine& engine, std::span<const int32_t> prompt,
     std::span<const int32_t> continuation) {
   SequenceOptions options;
-  options.cache.budget = kQuarter;
+  options.cache.budget = kSmall;
   options.prompt_tokens = static_cast<uint32_t>(prompt.size());
   options.max_new_tokens = static_cast<uint32_t>(continuation.size());
   Result<std::unique_ptr<Sequence>> sequence = engine.Start(options);
@@ -110,36 +112,36 @@ TEST(EngineTest, ContinuesAWellKnownSentence) {
 }
 
 TEST(EngineTest, BudgetAboveTheLengthGivesTheFullCachesText) {
-  const std::vector<int32_t> prompt = LongPrompt(600);
+  const std::vector<int32_t> prompt = LongPrompt(300);
   const Generation full = GenerateOrFail(
-      SharedEngine(), MakeRequest(prompt, 48, PolicyName::kFull, kFullBudget));
+      SharedEngine(), MakeRequest(prompt, 32, PolicyName::kFull, kFullBudget));
   const Budget roomy{Budget::Kind::kTokens, 1.0, 2000};
   const Generation lookahead = GenerateOrFail(
-      SharedEngine(), MakeRequest(prompt, 48, PolicyName::kLookahead, roomy));
+      SharedEngine(), MakeRequest(prompt, 32, PolicyName::kLookahead, roomy));
   EXPECT_EQ(lookahead.text, full.text);
   EXPECT_EQ(lookahead.tokens, full.tokens);
   EXPECT_EQ(lookahead.kv.evicted_tokens, 0u);
 }
 
 TEST(EngineTest, TheSameRequestTwiceGivesTheSameTextAndEvictions) {
-  const std::vector<int32_t> prompt = LongPrompt(1500);
+  const std::vector<int32_t> prompt = LongPrompt(500);
   const Request request =
-      MakeRequest(prompt, 24, PolicyName::kLookahead, kQuarter);
+      MakeRequest(prompt, 8, PolicyName::kLookahead, kSmall);
   const Generation first = GenerateOrFail(SharedEngine(), request);
   const Generation second = GenerateOrFail(SharedEngine(), request);
   EXPECT_EQ(first.text, second.text);
   EXPECT_GT(first.kv.evicted_tokens, 0u);
   EXPECT_EQ(first.kv.evicted_tokens, second.kv.evicted_tokens);
 
-  const auto continuation = std::span(prompt).first(24);
+  const auto continuation = std::span(prompt).first(8);
   EXPECT_EQ(ResidentAfter(SharedEngine(), prompt, continuation),
             ResidentAfter(SharedEngine(), prompt, continuation));
 }
 
 TEST(EngineTest, ThreadsChangeNeitherTextNorEvictions) {
-  const std::vector<int32_t> prompt = LongPrompt(1000);
+  const std::vector<int32_t> prompt = LongPrompt(500);
   const Request request =
-      MakeRequest(prompt, 24, PolicyName::kLookahead, kQuarter);
+      MakeRequest(prompt, 8, PolicyName::kLookahead, kSmall);
   std::string text;
   std::vector<std::vector<uint32_t>> resident;
   for (uint32_t n_threads : {1u, 2u, 3u}) {
@@ -147,7 +149,7 @@ TEST(EngineTest, ThreadsChangeNeitherTextNorEvictions) {
     ASSERT_EQ(engine->n_threads(), n_threads);
     const Generation g = GenerateOrFail(*engine, request);
     const auto kept =
-        ResidentAfter(*engine, prompt, std::span(prompt).first(24));
+        ResidentAfter(*engine, prompt, std::span(prompt).first(8));
     if (n_threads == 1) {
       text = g.text;
       resident = kept;
@@ -190,11 +192,11 @@ TEST(EngineTest, ANeighbourInTheBatchChangesNothing) {
 TEST(EngineTest, BudgetHoldsThroughoutALongPrompt) {
   const Generation g = GenerateOrFail(
       SharedEngine(),
-      MakeRequest(LongPrompt(3000), 16, PolicyName::kLookahead, kQuarter));
+      MakeRequest(LongPrompt(1200), 16, PolicyName::kLookahead, kQuarter));
   EXPECT_LE(g.kv.resident_bytes_max, g.kv.budget_bytes);
   EXPECT_GT(g.kv.resident_bytes_max, g.kv.budget_bytes / 2);
   const uint64_t full_bytes =
-      3016 * SharedEngine().architecture().kv_shape().bytes_per_token();
+      1216 * SharedEngine().architecture().kv_shape().bytes_per_token();
   EXPECT_LE(g.kv.budget_bytes, full_bytes / 4 + 1);
 }
 

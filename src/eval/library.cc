@@ -176,7 +176,7 @@ Result<Reply> Session::Generate(std::string_view prompt,
   Reply reply;
   reply.text = std::move(generation->text);
   reply.stop = ToStop(generation->stop_reason);
-  reply.prompt_tokens = static_cast<uint32_t>(feed.size());
+  reply.prompt_tokens = static_cast<uint32_t>(tokens->size());
   reply.generated_tokens = static_cast<uint32_t>(generation->tokens.size());
   reply.prefill_tokens_per_second =
       PerSecond(times.prefill_tokens - before.prefill_tokens,
