@@ -132,6 +132,16 @@ TEST(PatternDetectorTest, APageThatBecomesContestableIsNoChange) {
   EXPECT_LT(lane.Change(), 1e-4);
 }
 
+TEST(PatternDetectorTest, AnOutlyingFirstLookAtAPageIsNotItsHabit) {
+  OneLane lane;
+  lane.AddPages(6);
+  lane.Observe({1, 2, 3}, 300);
+  lane.AddPages(1);
+  lane.Observe({1, 2, 3, 20});
+  lane.Observe({1, 2, 3, 2}, 30);
+  EXPECT_LT(lane.Change(), 1e-3);
+}
+
 TEST(PatternDetectorTest, ARemovedPageTakesItsAveragesAlong) {
   OneLane lane;
   lane.AddPages(7);

@@ -118,6 +118,18 @@ TEST(WindowControllerTest, WarmUpAllowsTheWholeBudget) {
   EXPECT_EQ(controller.window_tokens(), 480u);
 }
 
+TEST(WindowControllerTest, TheEndOfWarmUpIsNoMove) {
+  WindowController::Options options = Dynamic();
+  options.warmup_tokens = 1000;
+  WindowController controller(options);
+  for (uint32_t n = 0; n < 2049; ++n) {
+    controller.Update(0, n);
+    ASSERT_EQ(controller.window_tokens(), n < 1000 ? 5000u : 4096u) << n;
+  }
+  controller.Update(0, 2049);  // free to shrink, band or not
+  EXPECT_EQ(controller.window_tokens(), 480u);
+}
+
 TEST(WindowControllerTest, HybridFreezesHalfwayAndEvictsByThreshold) {
   WindowController::Options options = Dynamic();
   options.strategy = WindowStrategy::kHybrid;
