@@ -1,4 +1,4 @@
-// Cuts text that is too long for one call where it hurts least.
+// Cuts text that libllama cannot take in one call where it hurts least.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,16 @@
 
 namespace lkv {
 
-// Bytes of the first piece of a text: all of it up to n_bytes_max; else cut
-// after the last line end before that, or else between two UTF-8 characters.
-// Requires n_bytes_max >= 4.
-size_t FirstPieceEnd(std::string_view text, size_t n_bytes_max);
+struct PieceLimits {
+  size_t bytes_max;
+  // Longest run of characters of one kind: letters (and all that is not
+  // ASCII), digits, white space, or other signs.
+  size_t run_characters_max;
+};
+
+// Bytes of the first piece of a text: all of it within the limits; else cut
+// where a run grows too long, or after the last line end that fits, or between
+// two UTF-8 characters. Requires bytes_max >= 4, run_characters_max >= 1. O(n).
+size_t FirstPieceEnd(std::string_view text, PieceLimits limits);
 
 }  // namespace lkv

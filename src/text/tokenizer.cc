@@ -42,7 +42,8 @@ void AddPinned(uint32_t index, TokenizedChat* chat) {
 struct Tokenizer::State {
   VocabularyModel model;
   const llama_vocab* vocab = nullptr;
-  bool has_text = false;               // false: token numbers only
+  bool has_text = false;  // false: token numbers only
+  PieceLimits limits = {};
   llama_token bos = LLAMA_TOKEN_NULL;  // null when the model wants none
 
   // Appends the tokens of a piece of text, without BOS.
@@ -71,6 +72,16 @@ struct Tokenizer::State {
     }
   }
 
+  // The same for text of any length.
+  void TokenizeText(std::string_view text, Special special,
+                    std::vector<int32_t>* tokens) const {
+    while (!text.empty()) {
+      const size_t end = FirstPieceEnd(text, limits);
+      TokenizePiece(text.substr(0, end), special, tokens);
+      text.remove_prefix(end);
+    }
+  }
+
   std::string TokenBytes(int32_t token, Special special) const;
   std::optional<std::vector<ByteRange>> PlaceTokens(
       std::span<const int32_t> tokens, std::string_view text) const;
@@ -86,6 +97,13 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Open(const std::string& path) {
   state->model = std::move(*model);
   state->vocab = llama_model_get_vocab(state->model.get());
   state->has_text = llama_vocab_type(state->vocab) != LLAMA_VOCAB_TYPE_NONE;
+  // Byte-pair vocabularies split text by std::regex, which recurses once per
+  // character of a match: 64 Ki of one kind overflow a stack of 8 MiB. The
+  // others may not be cut but where they must: every piece begins with a space.
+  const bool by_regex = llama_vocab_type(state->vocab) == LLAMA_VOCAB_TYPE_BPE;
+  state->limits = {
+      .bytes_max = kPieceBytes,
+      .run_characters_max = by_regex ? kRunCharacters : kPieceBytes};
   if (state->has_text && llama_vocab_get_add_bos(state->vocab)) {
     state->bos = llama_vocab_bos(state->vocab);
   }
@@ -99,11 +117,7 @@ std::vector<int32_t> Tokenizer::Tokenize(std::string_view text, Start start,
                                          Special special) const {
   std::vector<int32_t> tokens;
   if (!state_->has_text) return tokens;
-  while (!text.empty()) {
-    const size_t end = FirstPieceEnd(text, kPieceBytes);
-    state_->TokenizePiece(text.substr(0, end), special, &tokens);
-    text.remove_prefix(end);
-  }
+  state_->TokenizeText(text, special, &tokens);
   const bool begins_with_bos = !tokens.empty() && tokens[0] == state_->bos;
   if (start == Start::kAsTrained && state_->bos != LLAMA_TOKEN_NULL &&
       !begins_with_bos) {
@@ -221,8 +235,8 @@ TokenizedChat Tokenizer::State::TokenizeParts(const ChatPrompt& prompt) const {
   }
   auto add = [&](ByteRange part, Special special) {
     auto first = static_cast<uint32_t>(chat.tokens.size());
-    TokenizePiece(text.substr(part.begin, part.end - part.begin), special,
-                  &chat.tokens);
+    TokenizeText(text.substr(part.begin, part.end - part.begin), special,
+                 &chat.tokens);
     if (evictable.Overlaps(part)) return;
     for (uint32_t i = first; i < chat.tokens.size(); ++i) AddPinned(i, &chat);
   };

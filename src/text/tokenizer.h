@@ -43,14 +43,17 @@ class Tokenizer {
 
   // Beyond the longest context of any model; libllama counts in int32.
   static constexpr size_t kPieceBytes = size_t{64} << 20;
+  // Garbage, and Chinese paragraphs of that length.
+  static constexpr size_t kRunCharacters = 4096;
 
   enum class Special { kAsText, kParse };  // how "<|im_start|>" is read
   enum class Start { kNone, kAsTrained };  // whether BOS is put in front
 
   // Invalid UTF-8 bytes are legal input: they become byte tokens or the
   // vocabulary's unknown token, never an error. BOS is not doubled when the
-  // text begins with it. No EOS is appended. Text beyond kPieceBytes is
-  // tokenised in pieces of that size, cut after a line end where there is one.
+  // text begins with it. No EOS is appended. Text beyond kPieceBytes, and
+  // runs of one kind of characters beyond kRunCharacters, are cut: tokens at
+  // the seams may differ from those of the whole.
   std::vector<int32_t> Tokenize(std::string_view text, Start start,
                                 Special special) const;
   // The bytes of one token; may be part of a UTF-8 character.
