@@ -20,9 +20,8 @@ struct Simd {
   // Prefill attention: rows by pages that one pass over the dimensions sums.
   static constexpr int kLogitRows = 6;
   static constexpr int kLogitPages = 1;
-  // Prefill attention: rows by vectors of the output.
-  static constexpr int kOutputRows = 4;
-  static constexpr int kOutputVectors = 3;
+  // Prefill attention: rows whose output, 4 vectors each, is summed at once.
+  static constexpr int kOutputRows = 3;
 
   static F32 Zero() { return _mm256_setzero_ps(); }
   static F32 Set(float x) { return _mm256_set1_ps(x); }

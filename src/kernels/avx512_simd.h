@@ -20,9 +20,8 @@ struct Simd {
   // Prefill attention: rows by pages that one pass over the dimensions sums.
   static constexpr int kLogitRows = 8;
   static constexpr int kLogitPages = 2;
-  // Prefill attention: rows by vectors of the output.
-  static constexpr int kOutputRows = 4;
-  static constexpr int kOutputVectors = 6;
+  // Prefill attention: rows whose output, 4 vectors each, is summed at once.
+  static constexpr int kOutputRows = 6;
 
   static F32 Zero() { return _mm512_setzero_ps(); }
   static F32 Set(float x) { return _mm512_set1_ps(x); }

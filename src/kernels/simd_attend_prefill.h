@@ -59,6 +59,9 @@ inline void ConvertPage(const uint16_t* from, uint32_t n, float* to) {
   }
 }
 
+// Loops over arrays of registers are unrolled by request, as in
+// simd_attend_decode.h.
+
 // Logits of Simd::kLogitRows rows over kPages converted pages of keys.
 template <int kPages>
 inline void RowLogits(const float* keys, uint32_t head_dim,
@@ -101,7 +104,6 @@ template <Half kHalf, int kPages>
 inline void PagesLogits(const PageRun& run, uint32_t page,
                         const PrefillBlock& block, float* logits) {
   const uint32_t n = kPageSlots * run.head_dim;
-#pragma GCC unroll 8
   for (int i = 0; i < kPages; ++i) {
     ConvertPage<kHalf>(KeysOf(run, page + i), n, block.page + i * n);
   }
@@ -148,20 +150,6 @@ inline void AddRowValues(const float* values, uint32_t n_slots,
   }
 }
 
-// AddRowValues() for n_vectors <= kMax.
-template <int kMax>
-inline void AddRowValuesOf(uint32_t n_vectors, const float* values,
-                           uint32_t n_slots, uint32_t head_dim, const float* p,
-                           float* o) {
-  if constexpr (kMax > 1) {
-    if (n_vectors < kMax) {
-      AddRowValuesOf<kMax - 1>(n_vectors, values, n_slots, head_dim, p, o);
-      return;
-    }
-  }
-  AddRowValues<kMax>(values, n_slots, head_dim, p, o);
-}
-
 // Adds the values of n_slots slots (at most two pages) from page `page` on.
 template <Half kHalf>
 inline void PagesValues(const PageRun& run, uint32_t page, uint32_t n_slots,
@@ -173,16 +161,17 @@ inline void PagesValues(const PageRun& run, uint32_t page, uint32_t n_slots,
                        AtMost(n_slots - i, kPageSlots) * head_dim,
                        block.page + i * head_dim);
   }
-  const uint32_t n_vectors = head_dim / Simd::kLanes;
-  constexpr uint32_t kMax = Simd::kOutputVectors;
-  const uint32_t n_parts = (n_vectors + kMax - 1) / kMax;
-  const uint32_t part = (n_vectors + n_parts - 1) / n_parts;
   for (uint32_t r = 0; r < block.n_rows; r += Simd::kOutputRows) {
-    for (uint32_t v = 0; v < n_vectors; v += part) {
-      const uint32_t column = v * Simd::kLanes;
-      AddRowValuesOf<Simd::kOutputVectors>(
-          AtMost(n_vectors - v, part), block.page + column, n_slots, head_dim,
-          p + r * kAttendChunkSlots, block.o + r * head_dim + column);
+    const float* p_of_rows = p + r * kAttendChunkSlots;
+    float* o = block.o + r * head_dim;
+    uint32_t column = 0;
+    for (; column + 4 * Simd::kLanes <= head_dim; column += 4 * Simd::kLanes) {
+      AddRowValues<4>(block.page + column, n_slots, head_dim, p_of_rows,
+                      o + column);
+    }
+    for (; column < head_dim; column += Simd::kLanes) {
+      AddRowValues<1>(block.page + column, n_slots, head_dim, p_of_rows,
+                      o + column);
     }
   }
 }

@@ -1,0 +1,188 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "kernels/kernel_table.h"
+#include "kernels/testing_pages.h"
+#include "kernels/testing_sets.h"
+
+namespace lkv {
+namespace {
+
+// A prompt of n_tokens in one lane, with a query group per token.
+struct Prompt {
+  TestLane lane;
+  uint32_t n_tokens;
+  uint32_t group;
+  std::vector<float> q;  // [n_tokens, group, head_dim]
+
+  Prompt(uint32_t type, uint32_t head_dim, uint32_t n_tokens, uint32_t group,
+         Random* random)
+      : lane(type, head_dim, n_tokens, random),
+        n_tokens(n_tokens),
+        group(group),
+        q(ScaledQueries(n_tokens * group, head_dim, random)) {}
+
+  size_t row() const { return size_t{group} * lane.head_dim; }
+};
+
+// What one prefill call over the queries [first, last) returns.
+struct Prefilled {
+  std::vector<float> out, m, l, p, p_max;
+  size_t n_padded, n_chunks;
+
+  Prefilled(const KernelTable& set, const Prompt& prompt, uint32_t first,
+            uint32_t last, const std::vector<uint32_t>& observed)
+      : out((last - first) * prompt.row()),
+        m((last - first) * prompt.group),
+        l(m.size()) {
+    n_padded = (last + kPageSlots - 1) / kPageSlots * kPageSlots;
+    n_chunks = (last + kAttendChunkSlots - 1) / kAttendChunkSlots;
+    p.assign(observed.size() * prompt.group * n_padded, -1.0f);
+    p_max.assign(observed.size() * prompt.group * n_chunks, -1.0f);
+    AlignedBuffer<float> scratch(AttendPrefillScratch(prompt.lane.head_dim));
+    set.attend_prefill[prompt.lane.type](
+        {.run = prompt.lane.Run(last),
+         .group = prompt.group,
+         .n_queries = last - first,
+         .n_visible = first + 1,
+         .q = prompt.q.data() + first * prompt.row(),
+         .q_stride = prompt.row(),
+         .out = out.data(),
+         .out_stride = prompt.row(),
+         .m = m.data(),
+         .l = l.data(),
+         .observed = observed.data(),
+         .n_observed = static_cast<uint32_t>(observed.size()),
+         .p = p.data(),
+         .p_stride = n_padded,
+         .p_max = p_max.data(),
+         .p_max_stride = n_chunks,
+         .scratch = scratch.data()});
+  }
+};
+
+void ExpectExact(const KernelTable& set, const Prompt& prompt, uint32_t first,
+                 uint32_t last, const std::vector<uint32_t>& observed) {
+  const TestLane& lane = prompt.lane;
+  SCOPED_TRACE(::testing::Message()
+               << set.name << " type " << lane.type << " head_dim "
+               << lane.head_dim << " queries " << first << " to " << last
+               << " group " << prompt.group);
+  Prefilled got(set, prompt, first, last, observed);
+  for (uint32_t i = 0; i < last - first; ++i) {
+    auto at = std::find(observed.begin(), observed.end(), i);
+    for (uint32_t g = 0; g < prompt.group; ++g) {
+      size_t row = size_t{i} * prompt.group + g;
+      uint32_t n_visible = first + i + 1;
+      ExactAttention exact(
+          lane, n_visible,
+          &prompt.q[(first + i) * prompt.row() + g * lane.head_dim]);
+      ASSERT_NEAR(got.m[row], exact.max_logit, 1e-5) << row;
+      ASSERT_NEAR(got.l[row] / exact.sum, 1, 1e-5) << row;
+      for (uint32_t d = 0; d < lane.head_dim; ++d) {
+        ASSERT_NEAR(got.out[row * lane.head_dim + d], exact.output[d], 5e-6)
+            << row << " " << d;
+      }
+      if (at == observed.end()) continue;
+      size_t kept = (at - observed.begin()) * prompt.group + g;
+      for (uint32_t slot = 0; slot < got.n_padded; ++slot) {
+        float p = got.p[kept * got.n_padded + slot];
+        if (slot >= n_visible) {
+          ASSERT_EQ(p, 0.0f) << row << " " << slot;
+          continue;
+        }
+        size_t chunk = slot / kAttendChunkSlots;
+        double p_max = got.p_max[kept * got.n_chunks + chunk];
+        double weight = p * std::exp(p_max - got.m[row]) / got.l[row];
+        ASSERT_NEAR(weight, exact.weights[slot],
+                    1e-5 * exact.weights[slot] + 1e-9)
+            << row << " " << slot;
+      }
+      for (size_t c = 0; c < got.n_chunks; ++c) {
+        float p_max = got.p_max[kept * got.n_chunks + c];
+        ASSERT_TRUE(std::isfinite(p_max)) << row << " chunk " << c;
+        ASSERT_LE(p_max, got.m[row]) << row << " chunk " << c;
+      }
+    }
+  }
+}
+
+TEST(AttendPrefillTest, EverySetAgreesWithDoublePrecisionForEveryShape) {
+  Random random(1);
+  for (uint32_t head_dim : {16, 64, 80, 96, 128, 256}) {
+    for (uint32_t type : {0, 1}) {
+      for (uint32_t group : {1, 2, 3, 5, 8, 9}) {
+        Prompt prompt(type, head_dim, 41, group, &random);
+        for (const KernelTable* set : AllSets()) {
+          ExpectExact(*set, prompt, 0, 41, {0, 7, 40});
+        }
+      }
+    }
+  }
+}
+
+TEST(AttendPrefillTest, EverySetAgreesAcrossChunkBorders) {
+  Random random(2);
+  Prompt prompt(0, 64, 530, 3, &random);
+  for (const KernelTable* set : AllSets()) {
+    ExpectExact(*set, prompt, 230, 275, {0, 8, 16, 24, 32, 44});
+    ExpectExact(*set, prompt, 500, 530, {0, 11, 12, 13, 29});
+    ExpectExact(*set, prompt, 529, 530, {0});
+    ExpectExact(*set, prompt, 255, 257, {});
+  }
+}
+
+TEST(AttendPrefillTest, NaNBehindTheEndIsNotSeen) {
+  Random random(3);
+  for (const KernelTable* set : AllSets()) {
+    for (uint32_t type : {0, 1}) {
+      Prompt prompt(type, 64, 37, 3, &random);
+      prompt.lane.PoisonFrom(37);
+      ExpectExact(*set, prompt, 0, 37, {36});
+    }
+  }
+}
+
+// Strict mode: the same slots, cut in any way, give the same bits.
+TEST(AttendPrefillTest, ResultsDoNotDependOnHowThePromptIsCut) {
+  Random random(4);
+  Prompt prompt(0, 64, 300, 3, &random);
+  for (const KernelTable* set : AllSets()) {
+    Prefilled whole(*set, prompt, 0, 300, {});
+    for (uint32_t chunk : {1, 7, 64, 256, 299}) {
+      for (uint32_t first = 0; first < 300; first += chunk) {
+        uint32_t last = std::min(first + chunk, 300u);
+        Prefilled part(*set, prompt, first, last, {});
+        auto expect_equal = [&](const std::vector<float>& of_part,
+                                const std::vector<float>& of_whole,
+                                size_t row) {
+          for (size_t i = 0; i < of_part.size(); ++i) {
+            ASSERT_EQ(of_part[i], of_whole[first * row + i])
+                << set->name << " chunk " << chunk << " first " << first;
+          }
+        };
+        expect_equal(part.out, whole.out, prompt.row());
+        expect_equal(part.m, whole.m, prompt.group);
+        expect_equal(part.l, whole.l, prompt.group);
+      }
+    }
+  }
+}
+
+TEST(AttendPrefillTest, ObservingAQueryDoesNotChangeIt) {
+  Random random(5);
+  Prompt prompt(0, 64, 290, 2, &random);
+  for (const KernelTable* set : AllSets()) {
+    Prefilled without(*set, prompt, 200, 290, {});
+    Prefilled with(*set, prompt, 200, 290, {3, 57, 89});
+    EXPECT_EQ(with.out, without.out) << set->name;
+    EXPECT_EQ(with.l, without.l) << set->name;
+  }
+}
+
+}  // namespace
+}  // namespace lkv

@@ -1,0 +1,136 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/kernel_table.h"
+#include "kernels/testing_pages.h"
+#include "kernels/testing_sets.h"
+
+namespace lkv {
+namespace {
+
+TEST(WriteSlotTest, StoresKeysByDimensionAndValuesByToken) {
+  Random random(1);
+  for (const KernelTable* set : AllSets()) {
+    for (uint32_t type : {0, 1}) {
+      for (uint32_t head_dim : {16, 64, 80, 256}) {
+        for (uint32_t slot : {0, 5, 15}) {
+          TestLane before(type, head_dim, 16, &random);
+          TestLane lane = before;
+          std::vector<float> k = random.Activations(head_dim);
+          std::vector<float> v = random.Activations(head_dim);
+          k[0] = 1e6f;   // infinity as f16
+          k[1] = 1e-7f;  // subnormal as f16
+          v[2] = std::nanf("");
+          set->write_slot[type](reinterpret_cast<uint8_t*>(lane.pool.data()),
+                                slot, head_dim, k.data(), v.data());
+          for (uint32_t i = 0; i < kPageSlots; ++i) {
+            for (uint32_t d = 0; d < head_dim; ++d) {
+              bool mine = i == slot;
+              ASSERT_EQ(lane.KeyHalf(i, d),
+                        mine ? lane.Half(k[d]) : before.KeyHalf(i, d))
+                  << set->name << " " << i << " " << d;
+              ASSERT_EQ(lane.ValueHalf(i, d),
+                        mine ? lane.Half(v[d]) : before.ValueHalf(i, d))
+                  << set->name << " " << i << " " << d;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ValueStatsTest, GivesNormsAndDistancesOfTheSlotsAsked) {
+  Random random(2);
+  for (const KernelTable* set : AllSets()) {
+    for (uint32_t type : {0, 1}) {
+      for (uint32_t head_dim : {16, 64, 80, 96, 256}) {
+        TestLane lane(type, head_dim, 16, &random);
+        std::vector<float> mean = random.Activations(head_dim);
+        for (auto [first, last] : {std::pair{0u, 16u}, {3u, 4u}, {9u, 16u}}) {
+          std::vector<float> norms(last - first), distances(last - first);
+          set->value_stats[type](
+              reinterpret_cast<const uint8_t*>(lane.pool.data()), first, last,
+              head_dim, mean.data(), norms.data(), distances.data());
+          for (uint32_t slot = first; slot < last; ++slot) {
+            double norm = 0;
+            double distance = 0;
+            for (uint32_t d = 0; d < head_dim; ++d) {
+              double v = lane.Value(slot, d);
+              norm += v * v;
+              distance += (v - mean[d]) * (v - mean[d]);
+            }
+            EXPECT_NEAR(norms[slot - first] / std::sqrt(norm), 1, 1e-6)
+                << set->name;
+            EXPECT_NEAR(distances[slot - first] / std::sqrt(distance), 1, 1e-6)
+                << set->name;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ReduceMassTest, GivesTheMaximumAndTheMeanOverTheGroup) {
+  Random random(3);
+  TestLane lane(0, 64, 700, &random);
+  for (const KernelTable* set : AllSets()) {
+    for (uint32_t group : {1, 2, 3, 8, 9}) {
+      for (uint32_t n_slots : {1, 16, 255, 256, 257, 700}) {
+        std::vector<float> q = ScaledQueries(group, 64, &random);
+        uint32_t n_padded = (n_slots + 15) / 16 * 16;
+        uint32_t n_chunks = (n_slots + 255) / 256;
+        std::vector<float> m(group), l(group), o(group * 64);
+        std::vector<float> p(group * n_padded), p_max(group * n_chunks);
+        set->attend_decode[0]({.run = lane.Run(n_slots),
+                               .group = group,
+                               .q = q.data(),
+                               .m = m.data(),
+                               .l = l.data(),
+                               .o = o.data(),
+                               .p = p.data(),
+                               .p_stride = n_padded,
+                               .p_max = p_max.data(),
+                               .p_max_stride = n_chunks});
+        std::vector<float> mass_max(n_padded, -1), mass_mean(n_padded, -1);
+        set->reduce_mass({.p = p.data(),
+                          .p_stride = n_padded,
+                          .p_max = p_max.data(),
+                          .p_max_stride = n_chunks,
+                          .m = m.data(),
+                          .l = l.data(),
+                          .group = group,
+                          .n_slots = n_slots,
+                          .mass_max = mass_max.data(),
+                          .mass_mean = mass_mean.data()});
+        std::vector<double> max(n_slots), mean(n_slots);
+        for (uint32_t g = 0; g < group; ++g) {
+          ExactAttention exact(lane, n_slots, &q[g * 64]);
+          for (uint32_t i = 0; i < n_slots; ++i) {
+            max[i] = std::fmax(max[i], exact.weights[i]);
+            mean[i] += exact.weights[i] / group;
+          }
+        }
+        double total = 0;
+        for (uint32_t i = 0; i < n_padded; ++i) {
+          if (i >= n_slots) {
+            ASSERT_EQ(mass_max[i], 0.0f);
+            ASSERT_EQ(mass_mean[i], 0.0f);
+            continue;
+          }
+          total += mass_mean[i];
+          ASSERT_NEAR(mass_max[i], max[i], 1e-5 * max[i] + 1e-9)
+              << set->name << " " << i;
+          ASSERT_NEAR(mass_mean[i], mean[i], 1e-5 * mean[i] + 1e-9)
+              << set->name << " " << i;
+        }
+        EXPECT_NEAR(total, 1, 1e-5) << set->name << " group " << group;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lkv
