@@ -91,7 +91,7 @@ void ExpectNearReference(const std::string& model_path,
       Print(std::string(*kernels) + " " + what, distance);
       return distance;
     };
-    // F32 weights are held as F16, which costs 1e-6.
+    // Where libllama computes in f32, we still hold weights as F16: 1e-6.
     EXPECT_LE(
         measure("8-bit", ActivationPrecision::kAuto, kChunkTokens).mean_kl,
         std::max(1.2 * libllama.mean_kl, 1e-5));

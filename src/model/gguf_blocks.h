@@ -37,8 +37,9 @@ Block8 ReadQ3_K(const uint8_t* row, size_t i);
 Block8 ReadQ6_K(const uint8_t* row, size_t i);
 
 // 32 finite floats at x + 32 i, quantised symmetrically with a scale for each
-// 16: the error is at most half a step, and a step is the peak / 127 rounded
-// up to f16.
+// 16. The error is at most half a step, and a step between the peak / 127 and
+// the peak / 64, whichever leaves the smallest sum of squares: nothing, but for
+// the scale's rounding, where the values are whole multiples of something.
 Block8 QuantizeBlock8(const float* x, size_t i);
 
 }  // namespace lkv

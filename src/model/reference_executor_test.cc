@@ -39,7 +39,8 @@ double DistanceToLibllama(const RandomModelOptions& options) {
   DenseKvCache cache(reference->architecture().kv_shape());
   const auto actual = RunTokens(*reference, cache, tokens, 25);
 
-  auto oracle = LlamaOracle::Open(path, {.n_threads = 1, .context_tokens = 256});
+  auto oracle =
+      LlamaOracle::Open(path, {.n_threads = 1, .context_tokens = 256});
   EXPECT_NE(oracle, nullptr);
   return MeasureDistance(oracle->Logits(tokens), actual, options.vocab_size)
       .largest_of_rms;

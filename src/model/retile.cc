@@ -80,21 +80,44 @@ bool RetileBlocks(const TileRange& range, ReadBlock read_block) {
   return finite;
 }
 
-// Types of 16-bit numbers, and those converted to them one by one.
+// Types of single numbers, converted to 16 bits one by one.
+template <typename Source, typename Convert, typename IsFinite>
+bool RetileRow16(const TileRange& range, size_t row, const void* source,
+                 Convert convert, IsFinite is_finite) {
+  bool finite = true;
+  Tile16* tiles = range.tile_row<Tile16>(row);
+  for (size_t c = 0; c < range.matrix.n_columns; ++c) {
+    Source value;
+    std::memcpy(&value,
+                static_cast<const uint8_t*>(source) + c * sizeof(Source),
+                sizeof(Source));
+    const uint16_t converted = convert(value);
+    tiles[c / kTileColumns].values[c % kTileColumns][row % kTileRows] =
+        converted;
+    finite &= is_finite(converted);
+  }
+  return finite;
+}
+
 template <typename Source, typename Convert, typename IsFinite>
 bool RetileValues(const TileRange& range, Convert convert, IsFinite is_finite) {
   bool finite = true;
   for (size_t row = range.begin_row(); row < range.end_row(); ++row) {
-    const uint8_t* source = range.source_row(row);
-    Tile16* tiles = range.tile_row<Tile16>(row);
-    for (size_t c = 0; c < range.matrix.n_columns; ++c) {
-      Source value;
-      std::memcpy(&value, source + c * sizeof(Source), sizeof(Source));
-      const uint16_t converted = convert(value);
-      tiles[c / kTileColumns].values[c % kTileColumns][row % kTileRows] =
-          converted;
-      finite &= is_finite(converted);
-    }
+    finite &= RetileRow16<Source>(range, row, range.source_row(row), convert,
+                                  is_finite);
+  }
+  return finite;
+}
+
+// Types that only 16 bits carry well, through f32.
+bool RetileDequantized(const TileRange& range) {
+  std::vector<float> values(range.matrix.n_columns);
+  bool finite = true;
+  for (size_t row = range.begin_row(); row < range.end_row(); ++row) {
+    Dequantize(range.tensor.raw_type, range.source_row(row), values.size(),
+               values.data());
+    finite &=
+        RetileRow16<float>(range, row, values.data(), F32ToF16, IsFiniteF16);
   }
   return finite;
 }
@@ -151,8 +174,9 @@ bool RetileRange(const TileRange& range) {
                  ? RetileValues<float>(range, F32ToF16, IsFiniteF16)
                  : RetileValues<float>(range, F32ToBF16, IsFiniteBF16);
     case GgufType::kQ5_1:
-    case GgufType::kQ2_K:
     case GgufType::kQ5_K:
+      return RetileDequantized(range);
+    case GgufType::kQ2_K:
     case GgufType::kOther:
       break;
   }
@@ -193,10 +217,10 @@ FormatChoice ChooseFormat(GgufType type) {
     case GgufType::kBF16:
       return {WeightFormat::kTile16BF16, Exactness::kExact};
     case GgufType::kF32:
-      return {WeightFormat::kTile16F16, Exactness::kRounded};
     case GgufType::kQ5_1:
-    case GgufType::kQ2_K:
     case GgufType::kQ5_K:
+      return {WeightFormat::kTile16F16, Exactness::kRounded};
+    case GgufType::kQ2_K:
     case GgufType::kOther:
       break;
   }
