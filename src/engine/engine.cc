@@ -69,7 +69,7 @@ struct Sequence::State {
   SequenceId id{};
   uint32_t n_tokens = 0;
   uint32_t max_tokens = 0;
-  bool cancelled = false;     // the cache holds half a step: no more tokens
+  bool broken = false;        // the cache holds half a step: no more tokens
   std::vector<float> logits;  // [vocab_size]
   StepTimes times;
 };
@@ -81,7 +81,7 @@ Sequence::~Sequence() { state_->engine->cache->RemoveSequence(state_->id); }
 Status Sequence::Prefill(std::span<const int32_t> tokens,
                          const std::function<void(uint32_t)>& progress,
                          const std::function<bool()>& cancelled) {
-  CHECK(!tokens.empty() && !state_->cancelled);
+  CHECK(!tokens.empty() && !state_->broken);
   CHECK(tokens.size() <= state_->max_tokens - state_->n_tokens);
   Engine::State& engine = *state_->engine;
   const auto start = SteadyClock::now();
@@ -107,7 +107,7 @@ Status Sequence::Prefill(std::span<const int32_t> tokens,
     Status status =
         engine.executor->Step(batch, *engine.cache, logits, cancelled);
     if (!status.ok()) {
-      state_->cancelled = true;
+      state_->broken = true;
       return status;
     }
     state_->n_tokens += n;
@@ -214,7 +214,7 @@ Status Engine::DecodeBatch(State& engine, std::span<Sequence* const> sequences,
   engine.logit_rows.resize(n);
   for (size_t i = 0; i < n; ++i) {
     const Sequence::State& sequence = *sequences[i]->state_;
-    CHECK(sequence.engine == &engine && !sequence.cancelled);
+    CHECK(sequence.engine == &engine && !sequence.broken);
     CHECK(sequence.n_tokens < sequence.max_tokens);
     engine.entries[i] = {sequence.id, 1};
     engine.positions[i] = sequence.n_tokens;
@@ -242,7 +242,7 @@ Status Engine::DecodeBatch(State& engine, std::span<Sequence* const> sequences,
   for (size_t i = 0; i < n; ++i) {
     Sequence::State& sequence = *sequences[i]->state_;
     if (!status.ok()) {
-      sequence.cancelled = true;
+      sequence.broken = true;
       continue;
     }
     ++sequence.n_tokens;
@@ -287,6 +287,10 @@ Result<Generation> Engine::Continue(
     const std::function<bool()>& cancelled) {
   if (turn.prompt.empty()) {
     return InvalidArgument("prompt: is empty; give some text");
+  }
+  if (sequence.state_->broken) {
+    return InvalidArgument(
+        "sequence: was stopped within a step; start a new one");
   }
   const uint64_t n_wanted = turn.prompt.size() + uint64_t{turn.max_new_tokens};
   const uint32_t n_left = sequence.max_tokens() - sequence.n_tokens();

@@ -64,7 +64,6 @@ struct Session::State {
   std::vector<FedTurn> turns;
   std::vector<ChatMessage> messages;  // of a chat, replies included
   std::vector<int32_t> pending;       // drawn, but not in the cache yet
-  bool broken = false;                // cancelled within a prompt
 };
 
 Status Session::State::Admit(std::vector<PositionRange> pinned) {
@@ -88,33 +87,27 @@ Result<std::vector<int32_t>> Session::State::TokenizePrompt(
 Result<std::vector<int32_t>> Session::State::TokenizeMessage(
     std::string_view message) {
   const Tokenizer& tokenizer = engine->tokenizer();
-  // Where the last reply began: the chat without it and without this message.
-  size_t reply_begin = 0;
-  if (!messages.empty()) {
-    Result<TokenizedChat> before =
-        tokenizer.TokenizeChat(std::span(messages).first(messages.size() - 1),
-                               Tokenizer::Reply::kBegin);
-    if (!before.ok()) return before.status();
-    reply_begin = before->tokens.size();
-  }
-  messages.push_back({"user", std::string(message)});
+  std::vector<ChatMessage> all = messages;
+  all.push_back({"user", std::string(message)});
   Result<TokenizedChat> chat =
-      tokenizer.TokenizeChat(messages, Tokenizer::Reply::kBegin);
+      tokenizer.TokenizeChat(all, Tokenizer::Reply::kBegin);
   if (!chat.ok()) return chat.status();
-  if (reply_begin == 0) {
+  if (turns.empty() && options.cache.pin_system) {
     std::vector<PositionRange> pinned;
-    if (options.cache.pin_system && turns.empty()) {
-      for (const auto& [begin, end] : chat->pinned) {
-        pinned.push_back({begin, end});
-      }
+    for (const auto& [begin, end] : chat->pinned) {
+      pinned.push_back({begin, end});
     }
-    if (turns.empty()) {
-      if (Status s = Admit(std::move(pinned)); !s.ok()) return s;
-    }
-    return std::move(chat->tokens);
+    if (Status s = Admit(std::move(pinned)); !s.ok()) return s;
   }
+  if (messages.empty()) return std::move(chat->tokens);
+
   // The cache holds the chat up to the end of the last reply, in the tokens
   // that were drawn; what is new begins with the mark that ends that reply.
+  Result<TokenizedChat> before = tokenizer.TokenizeChat(
+      std::span(messages).first(messages.size() - 1), Tokenizer::Reply::kBegin);
+  if (!before.ok()) return before.status();
+  const size_t reply_begin =
+      std::min(before->tokens.size(), chat->tokens.size());
   auto end_mark = std::find_if(
       chat->tokens.begin() + reply_begin, chat->tokens.end(),
       [&](int32_t token) { return tokenizer.IsEndOfGeneration(token); });
@@ -136,10 +129,6 @@ Result<Reply> Session::Generate(std::string_view prompt,
                                 const TextCallback& on_text,
                                 const CancelCallback& cancelled) {
   State& state = *state_;
-  if (state.broken) {
-    return InvalidArgument(
-        "session: was cancelled within a prompt; start a new one");
-  }
   Result<std::vector<int32_t>> tokens =
       state.TokenizePrompt(prompt, options.form);
   if (!tokens.ok()) return tokens.status();
@@ -158,16 +147,14 @@ Result<Reply> Session::Generate(std::string_view prompt,
   if (!generation.ok()) return generation.status();
 
   const size_t n_fed = state.sequence->n_tokens() - n_before;
-  if (n_fed < feed.size()) {
-    state.broken = true;
-  } else {
-    const auto decoded =
-        std::span<const int32_t>(generation->tokens).first(n_fed - feed.size());
-    const auto rest =
-        std::span<const int32_t>(generation->tokens).subspan(decoded.size());
-    state.pending.assign(rest.begin(), rest.end());
-    state.turns.push_back({feed, {decoded.begin(), decoded.end()}});
+  if (n_fed >= feed.size()) {  // else cancelled within the prompt
+    const std::span<const int32_t> drawn(generation->tokens);
+    const auto decoded = drawn.first(n_fed - feed.size());
+    const auto pending = drawn.subspan(decoded.size());
+    state.pending.assign(pending.begin(), pending.end());
+    state.turns.push_back({std::move(feed), {decoded.begin(), decoded.end()}});
     if (options.form == PromptForm::kChat) {
+      state.messages.push_back({"user", std::string(prompt)});
       state.messages.push_back({"assistant", generation->text});
     }
   }
