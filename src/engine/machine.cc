@@ -122,6 +122,15 @@ uint64_t AvailableMemoryBytes(const std::string& root) {
   return n_bytes;
 }
 
+Status CheckFits(const std::string& what, uint64_t needed_bytes,
+                 uint64_t available_bytes) {
+  if (needed_bytes <= available_bytes) return Status();
+  return OutOfMemory(what + ": needs " + FormatBytes(needed_bytes) +
+                     " of memory before any text, " +
+                     FormatBytes(available_bytes) +
+                     " available; free some or choose a smaller model");
+}
+
 std::string FormatBytes(uint64_t n_bytes) {
   const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(n_bytes);

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "lookaheadkv/status.h"
+
 namespace lkv {
 
 // Cores this process may keep busy: its affinity mask, cut to the CPU quota of
@@ -17,6 +19,10 @@ uint32_t UsableCores(const std::string& root = "");
 // what the control groups leave (file pages that the kernel would drop count
 // as free). UINT64_MAX when neither can be read.
 uint64_t AvailableMemoryBytes(const std::string& root = "");
+
+// kOutOfMemory with both numbers unless needed_bytes are available.
+Status CheckFits(const std::string& what, uint64_t needed_bytes,
+                 uint64_t available_bytes);
 
 // "96.5 MiB": for messages.
 std::string FormatBytes(uint64_t n_bytes);

@@ -99,6 +99,16 @@ TEST_F(MachineTest, NoQuotaLeavesTheAffinityMask) {
   EXPECT_EQ(UsableCores(root_), unlimited);
 }
 
+TEST(CheckFitsTest, RefusalNamesBothNumbers) {
+  EXPECT_TRUE(CheckFits("m.gguf", 5 * kMiB, 5 * kMiB).ok());
+  const Status refused = CheckFits("m.gguf", 5 * kMiB + 1, 5 * kMiB);
+  EXPECT_EQ(refused.code(), StatusCode::kOutOfMemory);
+  const std::string message(CheckFits("m.gguf", 7 * kMiB, 5 * kMiB).message());
+  EXPECT_NE(message.find("m.gguf"), std::string::npos);
+  EXPECT_NE(message.find("7.0 MiB"), std::string::npos);
+  EXPECT_NE(message.find("5.0 MiB"), std::string::npos);
+}
+
 TEST(FormatBytesTest, PicksTheUnit) {
   EXPECT_EQ(FormatBytes(17), "17 B");
   EXPECT_EQ(FormatBytes(96 * kMiB + kMiB / 2), "96.5 MiB");

@@ -52,15 +52,6 @@ Result<uint32_t> ChooseContext(const EngineOptions& options,
   return options.ctx_tokens;
 }
 
-Status CheckMemory(const std::string& path, uint64_t needed_bytes) {
-  const uint64_t available_bytes = AvailableMemoryBytes();
-  if (needed_bytes <= available_bytes) return Status();
-  return OutOfMemory(path + ": needs " + FormatBytes(needed_bytes) +
-                     " of memory before any text, " +
-                     FormatBytes(available_bytes) +
-                     " available; free some or choose a smaller model");
-}
-
 std::vector<int32_t> FindEndTokens(const Tokenizer& tokenizer) {
   std::vector<int32_t> tokens;
   for (uint32_t i = 0; i < tokenizer.vocab_size(); ++i) {
@@ -98,10 +89,11 @@ Result<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options) {
   executor.kernels = *kernels;
   executor.team = state->team.get();
   executor.activations = options.activations;
-  if (Status s = CheckMemory(
-          options.model_path,
-          EstimateWeightBytes(**file) +
-              CpuExecutorWorkingBytes(*architecture, executor) + kBaseBytes);
+  const uint64_t needed_bytes =
+      EstimateWeightBytes(**file) +
+      CpuExecutorWorkingBytes(*architecture, executor) + kBaseBytes;
+  if (Status s =
+          CheckFits(options.model_path, needed_bytes, AvailableMemoryBytes());
       !s.ok()) {
     return s;
   }
