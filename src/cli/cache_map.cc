@@ -107,13 +107,14 @@ std::string PagesText(const Sequence& sequence, const KvShape& shape,
   const auto count = [&](PageProtection protection) {
     return FormatCount(n_by_protection[static_cast<size_t>(protection)]);
   };
+  TextTable reasons({{"pages", Align::kRight}, {"why they stay"}});
+  reasons.AddRow({count(PageProtection::kSink), "the first tokens"});
+  reasons.AddRow({count(PageProtection::kRecent), "the newest tokens"});
+  reasons.AddRow({count(PageProtection::kPinned), "pinned text"});
+  reasons.AddRow({count(PageProtection::kDenseLayer), "dense layers"});
+  reasons.AddRow({count(PageProtection::kNone), "their score"});
   std::string out =
-      "\nWhy pages stay (16 tokens of one KV head each)\n  " +
-      count(PageProtection::kSink) + " hold the first tokens, " +
-      count(PageProtection::kRecent) + " the newest, " +
-      count(PageProtection::kPinned) + " pinned text, " +
-      count(PageProtection::kDenseLayer) + " belong to dense layers,\n  " +
-      count(PageProtection::kNone) + " stay as long as their score is high\n";
+      "\nA page is 16 tokens of one layer and KV head\n\n" + reasons.Print();
   if (valued.empty()) return out;
 
   // Ties go to the oldest, as in eviction.

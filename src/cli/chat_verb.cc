@@ -38,6 +38,114 @@ Status Save(const std::vector<ChatMessage>& messages, const std::string& path) {
   return {};
 }
 
+// Reads lines and answers them until there are no more.
+class ChatLoop {
+ public:
+  ChatLoop(const Engine& engine, Conversation& conversation, Output& out,
+           Interrupt& interrupt)
+      : engine_(engine),
+        conversation_(conversation),
+        out_(out),
+        interrupt_(interrupt),
+        at_terminal_(StdinIsTerminal()) {}
+
+  ExitCode Run() {
+    if (at_terminal_) std::fputs("/help lists commands.\n", stderr);
+    LineReader reader("> ", interrupt_);
+    std::string line;
+    while (!code_) {
+      switch (reader.Next(&line)) {
+        case LineReader::Event::kInterrupted:
+          code_ = ExitCode::kInterrupted;
+          break;
+        case LineReader::Event::kEnd:
+          code_ = ExitCode::kDone;
+          break;
+        case LineReader::Event::kLine:
+          if (line.starts_with('/')) {
+            Obey(line);
+          } else if (!line.empty()) {
+            Answer(line);
+          }
+      }
+    }
+    if (at_terminal_) std::fputs("\n", stderr);
+    PrintStats();
+    return *code_;
+  }
+
+ private:
+  void Obey(const std::string& line) {
+    if (line == "/quit") {
+      code_ = ExitCode::kDone;
+    } else if (line == "/help") {
+      std::fwrite(kHelp.data(), 1, kHelp.size(), stderr);
+    } else if (line == "/stats") {
+      PrintStats();
+    } else if (line == "/explain") {
+      Explain();
+    } else if (line == "/save" || line.starts_with("/save ")) {
+      const std::string path = line.size() > 6 ? line.substr(6) : "";
+      if (Status s = Save(conversation_.messages(), path); !s.ok()) {
+        PrintError(s.message());
+      }
+    } else {
+      PrintError("chat: unknown command " + Quoted(line) + "; /help lists all");
+    }
+  }
+
+  void Answer(const std::string& line) {
+    Progress progress("reading");
+    auto reply = conversation_.Say(
+        line, {.on_text =
+                   [&](std::string_view text) {
+                     progress.Erase();
+                     return out_.Write(text);
+                   },
+               .progress = [&](uint32_t done,
+                               uint32_t total) { progress.Show(done, total); },
+               .cancelled = [&] { return interrupt_.Requested(); }});
+    progress.Erase();
+    if (!reply.ok()) {
+      // A person can say something else; a script should stop here.
+      const ExitCode failure = Fail(reply.status());
+      if (!at_terminal_) code_ = failure;
+      return;
+    }
+    last_ = std::move(*reply);
+    if (!out_.Write("\n\n")) {
+      last_.reset();  // nobody reads any more
+      code_ = ExitCode::kFailed;
+    } else if (interrupt_.Requested()) {
+      if (!at_terminal_) code_ = ExitCode::kInterrupted;
+      interrupt_.Clear();
+    }
+  }
+
+  void PrintStats() const {
+    if (!last_) return;
+    const std::string text = ReportAsText(
+        {*last_, last_->times.prefill_tokens, conversation_.cache(), {}});
+    std::fputs(text.c_str(), stderr);
+  }
+
+  void Explain() const {
+    if (conversation_.sequence() == nullptr) return;
+    const std::string text =
+        CacheMap(*conversation_.sequence(), engine_.architecture().kv_shape(),
+                 conversation_.tokens(), engine_.tokenizer());
+    std::fputs(text.c_str(), stderr);
+  }
+
+  const Engine& engine_;
+  Conversation& conversation_;
+  Output& out_;
+  Interrupt& interrupt_;
+  const bool at_terminal_;
+  std::optional<Generation> last_;
+  std::optional<ExitCode> code_;  // set: the loop is over
+};
+
 }  // namespace
 
 void ChatVerb::AddTo(CLI::App& app) {
@@ -80,86 +188,7 @@ ExitCode ChatVerb::Run(Output& out, Interrupt& interrupt) const {
           : (*engine)->architecture().trained_context_tokens;
   conversation.max_reply_tokens = max_reply_tokens_;
   Conversation talk(**engine, std::move(conversation));
-  return Converse(**engine, talk, out, interrupt);
-}
-
-ExitCode ChatVerb::Converse(Engine& engine, Conversation& conversation,
-                            Output& out, Interrupt& interrupt) const {
-  const bool at_terminal = StdinIsTerminal();
-  if (at_terminal) std::fputs("/help lists commands.\n", stderr);
-  LineReader reader("> ", interrupt);
-  std::optional<Generation> last;
-  ExitCode code = ExitCode::kDone;
-  std::string line;
-
-  const auto print_stats = [&] {
-    if (!last) return;
-    std::fputs(
-        ReportAsText(
-            {*last, last->times.prefill_tokens, conversation.cache(), {}})
-            .c_str(),
-        stderr);
-  };
-
-  for (;;) {
-    const LineReader::Event event = reader.Next(&line);
-    if (event == LineReader::Event::kInterrupted) {
-      code = ExitCode::kInterrupted;
-      break;
-    }
-    if (event == LineReader::Event::kEnd || line == "/quit") break;
-    if (line.empty()) continue;
-    if (line == "/help") {
-      std::fwrite(kHelp.data(), 1, kHelp.size(), stderr);
-    } else if (line == "/stats") {
-      print_stats();
-    } else if (line == "/explain") {
-      const Sequence* sequence = conversation.sequence();
-      if (sequence == nullptr) continue;
-      std::fputs(CacheMap(*sequence, engine.architecture().kv_shape(),
-                          conversation.tokens(), engine.tokenizer())
-                     .c_str(),
-                 stderr);
-    } else if (line == "/save" || line.starts_with("/save ")) {
-      const std::string path = line.size() > 6 ? line.substr(6) : "";
-      if (Status s = Save(conversation.messages(), path); !s.ok()) {
-        PrintError(s.message());
-      }
-    } else if (line.starts_with('/')) {
-      PrintError("chat: unknown command " + Quoted(line) + "; /help lists all");
-    } else {
-      Progress progress("reading");
-      Conversation::Hooks hooks;
-      hooks.on_text = [&](std::string_view text) {
-        progress.Erase();
-        return out.Write(text);
-      };
-      hooks.progress = [&](uint32_t done, uint32_t total) {
-        progress.Show(done, total);
-      };
-      hooks.cancelled = [&] { return interrupt.Requested(); };
-      auto reply = conversation.Say(line, hooks);
-      progress.Erase();
-      if (!reply.ok()) {
-        // A person can say something else; a script should stop here.
-        if (!at_terminal) return Fail(reply.status());
-        PrintError(reply.status().message());
-        continue;
-      }
-      if (!out.Write("\n\n")) return ExitCode::kFailed;
-      last = std::move(*reply);
-      if (interrupt.Requested()) {
-        if (!at_terminal) {
-          code = ExitCode::kInterrupted;
-          break;
-        }
-        interrupt.Clear();
-      }
-    }
-  }
-  if (at_terminal) std::fputs("\n", stderr);
-  print_stats();
-  return code;
+  return ChatLoop(**engine, talk, out, interrupt).Run();
 }
 
 }  // namespace lkv::cli

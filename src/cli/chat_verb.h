@@ -20,9 +20,6 @@ class ChatVerb {
   ExitCode Run(Output& out, Interrupt& interrupt) const;
 
  private:
-  ExitCode Converse(Engine& engine, Conversation& conversation, Output& out,
-                    Interrupt& interrupt) const;
-
   ModelArguments model_;
   ConfigArguments config_;
   SamplerArguments sampler_;

@@ -104,27 +104,30 @@ std::string ReportAsText(const GenerationReport& report) {
   if (times.prefill_tokens < report.prompt_tokens) {
     out += " of " + FormatCount(report.prompt_tokens);
   }
-  out += " tokens, " + FormatSeconds(times.prefill_s) + ", " +
-         FormatRate(PerSecond(times.prefill_tokens, times.prefill_s)) + "\n";
-
-  out += "generated  " + FormatCount(g.tokens.size()) + " tokens";
+  out += " tokens";
+  if (times.prefill_s > 0) {
+    out += " in " + FormatSeconds(times.prefill_s) + ", " +
+           FormatRate(PerSecond(times.prefill_tokens, times.prefill_s));
+  }
+  out += "\ngenerated  " + FormatCount(g.tokens.size()) + " tokens";
+  if (!times.step_us.empty()) out += ", " + FormatRate(DecodeRate(times));
+  out += ", stopped by " + StopReasonName(g.stop_reason) + "\n";
   if (!times.step_us.empty()) {
     const StepPercentiles step = SummarizeSteps(times.step_us);
-    out += ", " + FormatRate(DecodeRate(times)) + ", step p50 " +
-           FormatSeconds(step.p50_us * 1e-6) + ", p99 " +
-           FormatSeconds(step.p99_us * 1e-6) + ", policy " +
-           FormatPercent(PolicyShare(times));
+    out += "           step p50 " + FormatSeconds(step.p50_us * 1e-6) +
+           ", p99 " + FormatSeconds(step.p99_us * 1e-6) + ", policy " +
+           FormatPercent(PolicyShare(times)) + " of it\n";
   }
-  out += ", stopped by " + StopReasonName(g.stop_reason) + "\n";
 
   out += "kv cache   " + ValueOf("policy", report.cache) + ", " +
          ValueOf("kv_type", report.cache) + ", budget " +
          ValueOf("budget", report.cache) + " = " +
-         FormatBytesShort(kv.budget_bytes) + "; at most " +
-         FormatBytesShort(kv.resident_bytes_max) + " resident, a full cache " +
+         FormatBytesShort(kv.budget_bytes) + "\n";
+  out += "           " + FormatBytesShort(kv.resident_bytes_max) +
+         " resident at most; keeping everything takes " +
          FormatBytesShort(kv.full_bytes) + "\n";
   out += "           evicted " + FormatCount(kv.evicted_tokens) + " of " +
-         FormatCount(kv.n_tokens) + " tokens, last step read " +
+         FormatCount(kv.n_tokens) + " tokens; the last step read " +
          FormatBytesShort(kv.read_bytes_last_step) + "\n";
 
   if (report.hit) {

@@ -1,0 +1,141 @@
+#include "cli/child_process.h"
+
+#include <fcntl.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <thread>
+
+#include "base/check.h"
+
+extern char** environ;
+
+namespace lkv::cli {
+namespace {
+
+struct Pipe {
+  Pipe() { CHECK(pipe2(ends, O_CLOEXEC) == 0); }
+  int ends[2];  // read, write
+};
+
+std::string ReadAll(int fd) {
+  std::string text;
+  std::array<char, 4096> block;
+  ssize_t n = 0;
+  while ((n = read(fd, block.data(), block.size())) > 0) {
+    text.append(block.data(), static_cast<size_t>(n));
+  }
+  close(fd);
+  return text;
+}
+
+// Reads a terminal's output, and signals the child when it shows `at`.
+std::string WatchTerminal(int fd, const std::string& at, pid_t child) {
+  std::string text;
+  std::array<char, 4096> block;
+  ssize_t n = 0;
+  bool sent = false;
+  while ((n = read(fd, block.data(), block.size())) > 0) {
+    text.append(block.data(), static_cast<size_t>(n));
+    if (!sent && text.find(at) != std::string::npos) {
+      kill(child, SIGINT);
+      sent = true;
+    }
+  }
+  close(fd);
+  return text;
+}
+
+void PrepareEnvironment(const ChildOptions& options) {
+  std::vector<std::string> hidden;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (text.starts_with("LKV_")) {
+      hidden.push_back(text.substr(0, text.find('=')));
+    }
+  }
+  for (const std::string& name : hidden) unsetenv(name.c_str());
+  for (const auto& [name, value] : options.environment) {
+    setenv(name.c_str(), value.c_str(), 1);
+  }
+}
+
+}  // namespace
+
+ChildResult RunLkv(const std::vector<std::string>& arguments,
+                   const ChildOptions& options) {
+  Pipe in, out, err;
+  int terminal = -1, terminal_child = -1;
+  const bool watch = !options.interrupt_at.empty();
+  if (watch) {
+    CHECK(openpty(&terminal, &terminal_child, nullptr, nullptr, nullptr) == 0);
+  }
+
+  // Before the child lives: what it wrote in between would be accepted.
+  if (options.close_stdout) close(out.ends[0]);
+  // A child that reads no input must not end the test; the child itself gets
+  // the ordinary behaviour back.
+  signal(SIGPIPE, SIG_IGN);
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    dup2(in.ends[0], STDIN_FILENO);
+    dup2(watch ? terminal_child : err.ends[1], STDERR_FILENO);
+    if (!options.stdout_path.empty()) {
+      dup2(open(options.stdout_path.c_str(), O_WRONLY), STDOUT_FILENO);
+    } else {
+      dup2(out.ends[1], STDOUT_FILENO);
+    }
+    if (watch) {
+      close(terminal);
+      close(terminal_child);
+    }
+    signal(SIGPIPE, SIG_DFL);
+    PrepareEnvironment(options);
+    std::vector<char*> argv = {const_cast<char*>(LKV_BINARY)};
+    for (const std::string& argument : arguments) {
+      argv.push_back(const_cast<char*>(argument.c_str()));
+    }
+    argv.push_back(nullptr);
+    execv(LKV_BINARY, argv.data());
+    _exit(127);
+  }
+
+  close(in.ends[0]);
+  close(out.ends[1]);
+  close(err.ends[1]);
+  if (watch) close(terminal_child);
+  ChildResult result;
+  std::thread feed([&] {
+    size_t at = 0;
+    while (at < options.input.size()) {
+      const ssize_t n = write(in.ends[1], options.input.data() + at,
+                              options.input.size() - at);
+      if (n <= 0) break;
+      at += static_cast<size_t>(n);
+    }
+    close(in.ends[1]);
+  });
+  std::thread collect([&] {
+    if (!options.close_stdout) result.out = ReadAll(out.ends[0]);
+  });
+  if (watch) {
+    result.err = WatchTerminal(terminal, options.interrupt_at, child);
+    close(err.ends[0]);
+  } else {
+    result.err = ReadAll(err.ends[0]);
+  }
+  collect.join();
+  feed.join();
+  int status = 0;
+  waitpid(child, &status, 0);
+  result.exit_code =
+      WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+
+}  // namespace lkv::cli

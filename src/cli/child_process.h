@@ -1,0 +1,29 @@
+// Runs the real `lkv` as a child, for tests.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lkv::cli {
+
+struct ChildResult {
+  int exit_code = -1;  // 128 + n when ended by signal n
+  std::string out;
+  std::string err;
+};
+
+struct ChildOptions {
+  std::string input;  // stdin
+  std::vector<std::pair<std::string, std::string>> environment;
+  std::string stdout_path;    // instead of collecting: /dev/full
+  bool close_stdout = false;  // stdout is a pipe that nobody reads
+  // stderr is a terminal; as soon as it shows this text, SIGINT is sent.
+  std::string interrupt_at;
+};
+
+// All LKV_ variables of this process are hidden from the child.
+ChildResult RunLkv(const std::vector<std::string>& arguments,
+                   const ChildOptions& options = {});
+
+}  // namespace lkv::cli

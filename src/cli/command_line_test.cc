@@ -1,0 +1,212 @@
+// Everything about `lkv` that needs no model.
+#include "cli/command_line.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/child_process.h"
+#include "options/option_table.h"
+
+namespace lkv::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::string WriteFile(const std::string& name, const std::string& contents) {
+  const std::string path = testing::TempDir() + "lkv_cli_" + name;
+  std::ofstream(path, std::ios::binary) << contents;
+  return path;
+}
+
+// One line that begins with "lkv: " and holds a remedy after "; ".
+void ExpectOneLineError(const ChildResult& result, int exit_code) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(result.err.starts_with("lkv: ")) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1)
+      << result.err;
+  EXPECT_NE(result.err.find("; "), std::string::npos) << result.err;
+}
+
+TEST(CommandLineTest, WrongUseIsSaidInOneLineWithExitCode2) {
+  for (const Words& words :
+       std::vector<Words>{{},
+                          {"rnu"},
+                          {"config"},
+                          {"config", "shwo"},
+                          {"config", "show", "--foo"},
+                          {"config", "show", "--budget"},
+                          {"config", "show", "extra"},
+                          {"config", "show", "--set", "nothing"},
+                          {"config", "show", "--set", "bugdet=25%"},
+                          {"config", "show", "--budget", "much"},
+                          {"config", "show", "--seed", "-1"},
+                          {"config", "explain", "poliy"},
+                          {"config", "check"},
+                          {"run", "-p", "a", "-f", "b"},
+                          {"run", "-p", "a", "-n", "-1"},
+                          {"run", "-p", "a", "-n", "99999999999999999999"},
+                          {"run", "-p", "a", "--temp", "cold"},
+                          {"run", "-p", "a", "--temp", "-1"},
+                          {"run", "-p", "a", "--threads", "0"},
+                          {"run", "-p", "a", "--kv-type", "int3"},
+                          {"run", "-p", "a", "--activations", "low"},
+                          {"run", "-p", "a", "--system", "b"},
+                          {"run", "-p", ""},
+                          {"bench", "speed", "--depth", "deep"},
+                          {"bench", "speed", "--budget", "full,much"},
+                          {"demo", "--budget", "0%"}}) {
+    SCOPED_TRACE(testing::PrintToString(words));
+    ExpectOneLineError(RunLkv(words), 2);
+  }
+}
+
+TEST(CommandLineTest, AnEmptyStdinIsAnEmptyPrompt) {
+  const ChildResult result = RunLkv({"run"});
+  ExpectOneLineError(result, 2);
+  EXPECT_NE(result.err.find("prompt: is empty"), std::string::npos);
+}
+
+TEST(CommandLineTest, NearestVerbAndKeyAreNamed) {
+  EXPECT_NE(RunLkv({"rnu"}).err.find("did you mean 'run'?"), std::string::npos);
+  EXPECT_NE(RunLkv({"config", "shwo"}).err.find("did you mean 'show'?"),
+            std::string::npos);
+  EXPECT_NE(
+      RunLkv({"config", "explain", "poliy"}).err.find("did you mean 'policy'?"),
+      std::string::npos);
+}
+
+TEST(CommandLineTest, WhatIsMissingGivesExitCode3) {
+  const std::string text = WriteFile("not_a_model", "GG but no UF");
+  const std::string empty = WriteFile("empty", "");
+  for (const Words& words :
+       std::vector<Words>{{"config", "check", "/no/such.yaml"},
+                          {"run", "-f", "/no/such.txt"},
+                          {"run", "-f", "/tmp"},
+                          {"run", "-p", "a", "--config", "/no/such.yaml"},
+                          {"run", "-p", "a", "--grammar", "/no/such.gbnf"},
+                          {"run", "-p", "a", "-m", "/no/such.gguf"},
+                          {"run", "-p", "a", "-m", "/tmp"},
+                          {"run", "-p", "a", "-m", text},
+                          {"run", "-p", "a", "-m", empty},
+                          {"chat", "-m", text},
+                          {"demo", "-m", text},
+                          {"bench", "speed", "-m", text}}) {
+    SCOPED_TRACE(testing::PrintToString(words));
+    ExpectOneLineError(RunLkv(words), 3);
+  }
+}
+
+TEST(CommandLineTest, TheModelComesFromTheVariableWhenNotGiven) {
+  ChildOptions options;
+  options.environment = {{"LKV_MODEL", "/no/such/variable.gguf"}};
+  EXPECT_NE(
+      RunLkv({"run", "-p", "a"}, options).err.find("/no/such/variable.gguf"),
+      std::string::npos);
+  EXPECT_NE(RunLkv({"run", "-p", "a", "-m", "/given.gguf"}, options)
+                .err.find("/given.gguf"),
+            std::string::npos);
+}
+
+TEST(CommandLineTest, EveryVerbShowsAnExample) {
+  for (const Words& words : std::vector<Words>{{"-h"},
+                                               {"run", "-h"},
+                                               {"chat", "-h"},
+                                               {"demo", "-h"},
+                                               {"bench", "-h"},
+                                               {"bench", "speed", "-h"},
+                                               {"config", "-h"},
+                                               {"config", "show", "-h"},
+                                               {"config", "check", "-h"},
+                                               {"config", "explain", "-h"},
+                                               {"config", "presets", "-h"}}) {
+    SCOPED_TRACE(testing::PrintToString(words));
+    const ChildResult result = RunLkv(words);
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_EQ(result.err, "");
+    EXPECT_NE(result.out.find("Example:\n  "), std::string::npos);
+    std::istringstream lines(result.out);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 80u) << line;
+    }
+  }
+}
+
+TEST(CommandLineTest, VersionIsOneLine) {
+  const ChildResult result = RunLkv({"--version"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(result.out.starts_with("lkv "));
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1);
+}
+
+TEST(ConfigVerbTest, ShowNamesTheOriginOfEveryValue) {
+  const std::string file =
+      WriteFile("show.yaml", "lookahead_kv:\n  sink_tokens: 8\n");
+  ChildOptions options;
+  options.environment = {{"LKV_RECENT_TOKENS", "64"}};
+  const ChildResult result =
+      RunLkv({"config", "show", "--config", file, "--budget", "25%", "--set",
+              "preset=code", "--json"},
+             options);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto document = nlohmann::json::parse(result.out);
+  std::map<std::string, std::pair<std::string, std::string>> shown;
+  for (const auto& value : document["values"]) {
+    shown[value["key"]] = {value["value"], value["origin"]};
+  }
+  EXPECT_EQ(shown.size(), OptionTable().size());
+  using Pair = std::pair<std::string, std::string>;
+  EXPECT_EQ(shown["budget"], Pair("25%", "--budget"));
+  EXPECT_EQ(shown["recent_tokens"], Pair("64", "LKV_RECENT_TOKENS"));
+  EXPECT_EQ(shown["sink_tokens"], Pair("8", file + ":2"));
+  EXPECT_EQ(shown["prediction_steps"], Pair("10", "preset code"));
+  EXPECT_EQ(shown["temporal_decay"], Pair("0.9", "default"));
+}
+
+TEST(ConfigVerbTest, CheckNamesFileLineAndNearestKey) {
+  const std::string good = WriteFile("good.yaml", "lookahead_kv: {}\n");
+  EXPECT_EQ(RunLkv({"config", "check", good}).exit_code, 0);
+  const std::string bad =
+      WriteFile("bad.yaml", "lookahead_kv:\n  base_windw: 1\n");
+  const ChildResult result = RunLkv({"config", "check", bad});
+  ExpectOneLineError(result, 2);
+  EXPECT_EQ(result.err, "lkv: " + bad +
+                            ":2: unknown key 'base_windw'; did you mean "
+                            "'base_window'?\n");
+}
+
+TEST(ConfigVerbTest, EveryFormOfOutputWorks) {
+  for (const Words& words : std::vector<Words>{{"config", "show"},
+                                               {"config", "explain"},
+                                               {"config", "explain", "budget"},
+                                               {"config", "presets"}}) {
+    SCOPED_TRACE(testing::PrintToString(words));
+    EXPECT_NE(RunLkv(words).out, "");
+    Words with_json = words;
+    with_json.push_back("--json");
+    EXPECT_TRUE(nlohmann::json::accept(RunLkv(with_json).out));
+  }
+  EXPECT_EQ(RunLkv({"config", "explain", "--markdown"}).out,
+            OptionTableMarkdown());
+}
+
+TEST(OutputTest, AClosedPipeEndsQuietlyWithExitCode1) {
+  ChildOptions options;
+  options.close_stdout = true;
+  const ChildResult result = RunLkv({"config", "show"}, options);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(OutputTest, AFullDiskIsReported) {
+  ChildOptions options;
+  options.stdout_path = "/dev/full";
+  const ChildResult result = RunLkv({"config", "show"}, options);
+  ExpectOneLineError(result, 1);
+}
+
+}  // namespace
+}  // namespace lkv::cli

@@ -1,0 +1,241 @@
+// `lkv run` and `lkv chat` with a real model.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/child_process.h"
+
+namespace lkv::cli {
+namespace {
+
+using nlohmann::json;
+
+std::string ModelPath() {
+  const char* path = std::getenv("LKV_TEST_MODEL");
+  return path != nullptr ? path
+                         : LKV_SOURCE_DIR
+             "/.deps/model/SmolLM2-135M-Instruct.Q4_1.gguf";
+}
+
+std::vector<std::string> WithModel(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin() + 1, {"-m", ModelPath()});
+  return arguments;
+}
+
+json RunJson(std::vector<std::string> arguments,
+             const ChildOptions& options = {}) {
+  arguments.push_back("--json");
+  const ChildResult result = RunLkv(WithModel(std::move(arguments)), options);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(json::accept(result.out)) << result.out;
+  return json::parse(result.out, nullptr, false);
+}
+
+std::string LongText(size_t n_words) {
+  std::ostringstream text;
+  for (size_t i = 0; i < n_words; ++i) text << "word" << i % 7 << ' ';
+  return text.str();
+}
+
+TEST(RunTest, JsonHoldsEveryFieldOfTheInterface) {
+  const json document = RunJson(
+      {"run", "-p", "The capital of France is", "-n", "4", "--measure-hits"});
+  for (const char* field : {"/text",
+                            "/prompt_tokens",
+                            "/cached_tokens",
+                            "/generated_tokens",
+                            "/stop_reason",
+                            "/prefill/tokens",
+                            "/prefill/seconds",
+                            "/prefill/tokens_per_second",
+                            "/decode/tokens_per_second",
+                            "/decode/step_us/p50",
+                            "/decode/step_us/p95",
+                            "/decode/step_us/p99",
+                            "/decode/step_us/max",
+                            "/decode/policy_share",
+                            "/kv/policy",
+                            "/kv/kv_type",
+                            "/kv/budget_bytes",
+                            "/kv/resident_bytes_max",
+                            "/kv/full_bytes",
+                            "/kv/metadata_bytes",
+                            "/kv/read_bytes_per_step",
+                            "/kv/evicted_tokens",
+                            "/kv/tiers/L1",
+                            "/kv/tiers/L2",
+                            "/kv/tiers/L3",
+                            "/hit/mass",
+                            "/hit/topk",
+                            "/hit/raw",
+                            "/hit/sampled_steps"}) {
+    EXPECT_TRUE(document.contains(json::json_pointer(field))) << field;
+  }
+  EXPECT_EQ(document["generated_tokens"], 4);
+  EXPECT_EQ(document["stop_reason"], "length");
+  EXPECT_NE(document["text"].get<std::string>().find("Paris"),
+            std::string::npos);
+}
+
+TEST(RunTest, PlainTextGoesToStdoutAndStatsToStderr) {
+  const ChildResult result =
+      RunLkv(WithModel({"run", "-p", "The capital of France is", "-n", "2"}));
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, " Paris.\n");
+  EXPECT_NE(result.err.find("generated  2 tokens"), std::string::npos);
+  EXPECT_EQ(result.err.find('\x1b'), std::string::npos)
+      << "no escape codes outside a terminal";
+}
+
+TEST(RunTest, NoNewTokensOnlyReadsThePrompt) {
+  const json document = RunJson({"run", "-p", "Hello", "-n", "0"});
+  EXPECT_EQ(document["generated_tokens"], 0);
+  EXPECT_EQ(document["text"], "");
+  EXPECT_EQ(document["prefill"]["tokens"], document["prompt_tokens"]);
+}
+
+TEST(RunTest, ThePromptMayComeFromStdinAndNeedNotBeUtf8) {
+  ChildOptions options;
+  options.input = std::string("caf\xe9 \xff\xfe \x00 end", 13);
+  const json document = RunJson({"run", "-n", "2"}, options);
+  EXPECT_GT(document["prompt_tokens"], 4);
+}
+
+TEST(RunTest, ABudgetHoldsAndItsEvictionsAreExplained) {
+  ChildOptions options;
+  options.input = LongText(600);
+  const ChildResult result = RunLkv(
+      WithModel({"run", "-n", "4", "--budget", "50%", "--explain", "--json"}),
+      options);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json document = json::parse(result.out);
+  EXPECT_LE(document["kv"]["resident_bytes_max"],
+            document["kv"]["budget_bytes"]);
+  EXPECT_GT(document["kv"]["evicted_tokens"], 0);
+  EXPECT_EQ(document["hit"], nullptr);
+  EXPECT_NE(result.err.find("Stay longest"), std::string::npos);
+  EXPECT_NE(result.err.find("Left every layer and head"), std::string::npos);
+}
+
+TEST(RunTest, ABudgetThatIsTooSmallIsRefusedWithTheSmallest) {
+  ChildOptions options;
+  options.input = LongText(600);
+  const ChildResult result =
+      RunLkv(WithModel({"run", "-n", "4", "--budget", "16"}), options);
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_NE(result.err.find("budget"), std::string::npos);
+  EXPECT_EQ(result.out, "");
+}
+
+TEST(RunTest, AShareThatIsTooSmallIsRaisedWithANotice) {
+  ChildOptions options;
+  options.input = LongText(600);
+  const ChildResult result =
+      RunLkv(WithModel({"run", "-n", "1", "--budget", "1%"}), options);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.err.find("lkv: budget: 1% is "), std::string::npos)
+      << result.err;
+}
+
+TEST(RunTest, APromptBeyondTheTrainedLengthIsRefusedWithBothNumbers) {
+  ChildOptions options;
+  options.input = LongText(6000);
+  const ChildResult result = RunLkv(WithModel({"run", "-n", "1"}), options);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.err.find("8192"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("--allow-beyond-trained"), std::string::npos);
+}
+
+TEST(RunTest, ATruncatedModelIsNamed) {
+  const std::string path = testing::TempDir() + "lkv_truncated.gguf";
+  std::ifstream whole(ModelPath(), std::ios::binary);
+  std::string head(4 << 20, '\0');
+  whole.read(head.data(), static_cast<std::streamsize>(head.size()));
+  std::ofstream(path, std::ios::binary) << head;
+  const ChildResult result = RunLkv({"run", "-p", "a", "-m", path});
+  std::filesystem::remove(path);
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_NE(result.err.find(path), std::string::npos) << result.err;
+}
+
+TEST(RunTest, ABrokenGrammarIsWrongUse) {
+  const std::string path = testing::TempDir() + "lkv_broken.gbnf";
+  std::ofstream(path) << "root ::= (";
+  const ChildResult result =
+      RunLkv(WithModel({"run", "-p", "a", "--grammar", path}));
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+}
+
+TEST(RunTest, AGrammarShapesTheAnswer) {
+  const std::string path = testing::TempDir() + "lkv_yes.gbnf";
+  std::ofstream(path) << "root ::= \"yes\" | \"no\"\n";
+  const json document =
+      RunJson({"run", "-p", "Is water wet? ", "--grammar", path});
+  const std::string text = document["text"];
+  EXPECT_TRUE(text == "yes" || text == "no") << text;
+}
+
+TEST(RunTest, TheChatTemplateIsApplied) {
+  const json plain = RunJson({"run", "-p", "Hello", "-n", "1"});
+  const json chat = RunJson({"run", "-p", "Hello", "-n", "1", "--chat"});
+  EXPECT_GT(chat["prompt_tokens"], plain["prompt_tokens"]);
+}
+
+TEST(RunTest, AClosedPipeEndsQuietly) {
+  ChildOptions options;
+  options.close_stdout = true;
+  const ChildResult result = RunLkv(
+      WithModel({"run", "-p", "Hello", "-n", "64", "--ignore-eos"}), options);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(InterruptTest, StopsInLoading) {
+  ChildOptions options;
+  options.interrupt_at = "loading";
+  const ChildResult result = RunLkv(WithModel({"run", "-p", "Hello"}), options);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+}
+
+TEST(InterruptTest, StopsInPrefillAndSaysHowFarItCame) {
+  ChildOptions options;
+  options.input = LongText(3000);
+  options.interrupt_at = "prompt  ";  // the bar after the first chunk
+  const ChildResult result = RunLkv(WithModel({"run", "--json"}), options);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  const json document = json::parse(result.out);
+  EXPECT_EQ(document["stop_reason"], "cancelled");
+  EXPECT_EQ(document["generated_tokens"], 0);
+  EXPECT_LT(document["prefill"]["tokens"], document["prompt_tokens"]);
+}
+
+TEST(ChatTest, TurnsFromAPipeAreAppendedToOneCache) {
+  ChildOptions options;
+  options.input = "My name is Ada.\n\nWhat is my name?\n/nonsense\n/stats\n";
+  const ChildResult result = RunLkv(WithModel({"chat", "-n", "24"}), options);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("Ada"), std::string::npos) << result.out;
+  EXPECT_NE(result.err.find("unknown command '/nonsense'"), std::string::npos);
+  EXPECT_NE(result.err.find("kv cache"), std::string::npos);
+}
+
+TEST(ChatTest, SaveWritesBothSides) {
+  const std::string path = testing::TempDir() + "lkv_chat.txt";
+  ChildOptions options;
+  options.input =
+      "Hello.\n/save " + path + "\n/save /no/such/folder/x\n/quit\n";
+  const ChildResult result = RunLkv(WithModel({"chat", "-n", "4"}), options);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.err.find("/no/such/folder/x: "), std::string::npos);
+  std::stringstream saved;
+  saved << std::ifstream(path).rdbuf();
+  EXPECT_TRUE(saved.str().starts_with("### user\n\nHello.\n\n### assistant\n"))
+      << saved.str();
+}
+
+}  // namespace
+}  // namespace lkv::cli
