@@ -37,11 +37,19 @@ inline __m512 LoadBF16(const uint16_t* values) {
       16));
 }
 
+// Into the first-level cache for tile4, whose arithmetic leaves time for it;
+// into the second for the larger formats, which outrun the first level's miss
+// registers (Zen 4, share of a streaming read: tile8 0.86 against 0.76, tile16
+// 0.89 against 0.86, but tile4 0.63 against 0.90).
 template <typename Tile>
 inline void PrefetchAhead(const Tile* tile) {
   const char* ahead = reinterpret_cast<const char*>(tile) + kPrefetchBytes;
   for (size_t i = 0; i < sizeof(Tile); i += 64) {
-    _mm_prefetch(ahead + i, _MM_HINT_T0);
+    if constexpr (sizeof(Tile) == sizeof(Tile4)) {
+      _mm_prefetch(ahead + i, _MM_HINT_T0);
+    } else {
+      _mm_prefetch(ahead + i, _MM_HINT_T1);
+    }
   }
 }
 
