@@ -83,11 +83,21 @@ void AttentionRunner::Reserve(uint32_t n_slots, uint32_t n_parts) {
   chunk_stride_ = CeilDiv(slot_capacity_, kAttendChunkSlots);
   run_stride_ = CeilDiv(slot_capacity_, kRunSlots);
 
-  const size_t n_lanes = size_t{part_capacity_} * shape_.n_kv_heads;
-  const size_t n_heads = n_lanes * shape_.group;
+  const size_t n_heads = size_t{part_capacity_} * shape_.n_heads();
   run_m_ = AlignedBuffer<float>(n_heads * run_stride_);
   run_l_ = AlignedBuffer<float>(n_heads * run_stride_);
   run_o_ = AlignedBuffer<float>(n_heads * run_stride_ * shape_.head_dim);
+  if (keeps_masses_) AllocateMasses();
+}
+
+void AttentionRunner::ReserveMasses() {
+  if (keeps_masses_) return;
+  keeps_masses_ = true;
+  AllocateMasses();
+}
+
+void AttentionRunner::AllocateMasses() {
+  const size_t n_heads = size_t{part_capacity_} * shape_.n_heads();
   p_ = AlignedBuffer<float>(n_heads * slot_stride_);
   p_max_ = AlignedBuffer<float>(n_heads * chunk_stride_);
   const size_t n_rows = size_t{shape_.n_kv_heads} * kWaveRows;
@@ -195,8 +205,9 @@ void AttentionRunner::DecodeRun(Member& mine, const StepPart& part,
       .p = keep_p ? &p_[index * shape_.group * slot_stride_ + first_slot]
                   : nullptr,
       .p_stride = slot_stride_,
-      .p_max = &p_max_[index * shape_.group * chunk_stride_ +
-                       first_slot / kAttendChunkSlots],
+      .p_max = keep_p ? &p_max_[index * shape_.group * chunk_stride_ +
+                                first_slot / kAttendChunkSlots]
+                      : nullptr,
       .p_max_stride = chunk_stride_,
   });
 }

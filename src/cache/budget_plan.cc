@@ -54,15 +54,84 @@ Protection ProtectionOf(const SequenceOptions& options) {
   return protection;
 }
 
-std::string Describe(const SequenceOptions& options, uint64_t n_tokens) {
-  std::string text = std::to_string(n_tokens) + " tokens (" +
-                     std::to_string(options.cache.sink_tokens) + " sink, " +
-                     std::to_string(options.cache.recent_tokens) + " recent";
-  if (!options.pinned.empty()) text += ", pinned text";
-  if (options.cache.dense_layers > 0) {
-    text += ", " + std::to_string(options.cache.dense_layers) + " dense layers";
+// What a sequence would take whole, and what it takes at least.
+struct Needs {
+  uint64_t text_tokens;
+  uint64_t text_pages;  // of one lane
+  uint64_t whole_pages;
+  uint64_t whole_bytes;
+  uint64_t smallest_pages;
+  uint64_t smallest_bytes;
+  uint64_t n_dense_lanes;
+  Protection protection;
+};
+
+Needs NeedsOf(const KvShape& shape, const SequenceOptions& options,
+              const MetadataCost& cost) {
+  Needs needs;
+  const uint64_t n_lanes = shape.n_lanes();
+  needs.text_tokens = std::max<uint64_t>(
+      1, uint64_t{options.prompt_tokens} + options.max_new_tokens);
+  needs.text_pages = PagesOf(needs.text_tokens);
+  needs.whole_pages = n_lanes * needs.text_pages;
+  needs.whole_bytes = CostOfPages(shape, cost, needs.whole_pages);
+
+  needs.protection = ProtectionOf(options);
+  needs.n_dense_lanes = uint64_t{options.cache.dense_layers} * shape.n_kv_heads;
+  const uint64_t n_sparse = n_lanes - needs.n_dense_lanes;
+  const uint64_t lane_pages = std::max(needs.protection.pages + 1,
+                                       PagesOf(2 * needs.protection.tokens));
+  const uint64_t protected_tokens = needs.n_dense_lanes * needs.text_tokens +
+                                    n_sparse * needs.protection.tokens;
+  needs.smallest_pages = std::min(
+      needs.whole_pages,
+      std::max(needs.n_dense_lanes * needs.text_pages + n_sparse * lane_pages,
+               PagesOf(2 * protected_tokens)));
+  needs.smallest_bytes = CostOfPages(shape, cost, needs.smallest_pages);
+  return needs;
+}
+
+// What the user allows, in bytes, before it is held against the needs.
+uint64_t AllowedBytes(const CacheOptions& options, uint64_t bytes_per_token,
+                      const Needs& needs) {
+  const Budget& budget = options.budget;
+  if (!options.enabled) return needs.whole_bytes;
+  switch (budget.kind) {
+    case Budget::Kind::kFull:
+      break;
+    case Budget::Kind::kShare:
+      if (budget.share >= 1) break;
+      return static_cast<uint64_t>(
+          budget.share *
+          static_cast<double>(needs.text_tokens * bytes_per_token));
+    case Budget::Kind::kTokens:
+      return std::min(budget.amount,
+                      std::numeric_limits<uint64_t>::max() / bytes_per_token) *
+             bytes_per_token;
+    case Budget::Kind::kBytes:
+      return budget.amount;
   }
-  return text + ")";
+  return needs.whole_bytes;
+}
+
+Status RefuseSmall(const SequenceOptions& options, uint64_t bytes_per_token,
+                   uint64_t allowed_bytes, const Needs& needs) {
+  const CacheOptions& cache = options.cache;
+  const uint64_t smallest_tokens =
+      (needs.smallest_bytes + bytes_per_token - 1) / bytes_per_token;
+  std::string what = std::to_string(cache.sink_tokens) + " sink and " +
+                     std::to_string(cache.recent_tokens) + " recent tokens";
+  if (!options.pinned.empty()) what += ", pinned text";
+  std::string remedy;
+  if (cache.dense_layers > 0) {
+    what += ", " + std::to_string(cache.dense_layers) + " dense layers";
+    remedy = "lower dense_layers or ";
+  }
+  return InvalidArgument(
+      "budget: " + std::to_string(allowed_bytes) + " bytes cannot protect " +
+      what + " and leave a choice; " + remedy + "use at least " +
+      std::to_string(smallest_tokens) + " tokens = " +
+      std::to_string(smallest_tokens * bytes_per_token) + " bytes");
 }
 
 Status CheckOptions(const KvShape& shape, const SequenceOptions& options) {
@@ -101,89 +170,40 @@ Result<BudgetPlan> MakeBudgetPlan(const KvShape& shape,
                                   const MetadataCost& cost) {
   if (Status s = CheckOptions(shape, options); !s.ok()) return s;
   const CacheOptions& cache = options.cache;
-  const uint64_t n_lanes = shape.n_lanes();
-  const uint64_t text_tokens = std::max<uint64_t>(
-      1, uint64_t{options.prompt_tokens} + options.max_new_tokens);
-  const uint64_t text_pages = PagesOf(text_tokens);
-  const uint64_t whole_pages = n_lanes * text_pages;
-  const uint64_t whole_bytes = CostOfPages(shape, cost, whole_pages);
+  const Needs needs = NeedsOf(shape, options, cost);
   // Page numbers are 32 bits wide; a machine runs out of memory before.
-  if (whole_pages > std::numeric_limits<uint32_t>::max() / 2) {
-    return OutOfMemory("sequence of " + std::to_string(text_tokens) +
-                       " tokens: needs " + std::to_string(whole_bytes) +
+  if (needs.whole_pages > std::numeric_limits<uint32_t>::max() / 2) {
+    return OutOfMemory("sequence of " + std::to_string(needs.text_tokens) +
+                       " tokens: needs " + std::to_string(needs.whole_bytes) +
                        " bytes of KV; shorten it");
   }
-
-  const Protection protection = ProtectionOf(options);
-  const uint64_t n_dense = uint64_t{cache.dense_layers} * shape.n_kv_heads;
-  const uint64_t n_sparse = n_lanes - n_dense;
-  const uint64_t lane_pages =
-      std::max(protection.pages + 1, PagesOf(2 * protection.tokens));
-  const uint64_t protected_tokens =
-      n_dense * text_tokens + n_sparse * protection.tokens;
-  const uint64_t smallest_pages = std::min(
-      whole_pages, std::max(n_dense * text_pages + n_sparse * lane_pages,
-                            PagesOf(2 * protected_tokens)));
-  const uint64_t smallest_bytes = CostOfPages(shape, cost, smallest_pages);
   const uint64_t bytes_per_token = shape.bytes_per_token();
-
-  const bool full =
-      !cache.enabled || cache.budget.kind == Budget::Kind::kFull ||
-      (cache.budget.kind == Budget::Kind::kShare && cache.budget.share >= 1);
-  uint64_t budget_bytes = whole_bytes;
-  if (!full && cache.budget.kind == Budget::Kind::kShare) {
-    budget_bytes = static_cast<uint64_t>(
-        cache.budget.share *
-        static_cast<double>(text_tokens * bytes_per_token));
-    if (budget_bytes < smallest_bytes && n_dense > 0) {
-      return InvalidArgument(
-          "budget: protected parts take more than half of " +
-          std::to_string(budget_bytes) +
-          " bytes; lower dense_layers or raise the share to " +
-          std::to_string(
-              100 * smallest_bytes / (text_tokens * bytes_per_token) + 1) +
-          "%");
+  uint64_t budget_bytes = AllowedBytes(cache, bytes_per_token, needs);
+  if (budget_bytes < needs.smallest_bytes) {
+    if (cache.budget.kind != Budget::Kind::kShare || needs.n_dense_lanes > 0) {
+      return RefuseSmall(options, bytes_per_token, budget_bytes, needs);
     }
-    budget_bytes = std::max(budget_bytes, smallest_bytes);
-  } else if (!full && cache.budget.kind == Budget::Kind::kTokens) {
-    budget_bytes =
-        std::min(cache.budget.amount,
-                 std::numeric_limits<uint64_t>::max() / bytes_per_token) *
-        bytes_per_token;
-  } else if (!full) {
-    budget_bytes = cache.budget.amount;
-  }
-  if (budget_bytes < smallest_bytes) {
-    const uint64_t smallest_tokens =
-        (smallest_bytes + bytes_per_token - 1) / bytes_per_token;
-    return InvalidArgument(
-        "budget: " + std::to_string(budget_bytes) +
-        " bytes are too few to protect " +
-        Describe(options, protection.tokens) + "; use at least " +
-        std::to_string(smallest_tokens) + " tokens = " +
-        std::to_string(smallest_tokens * bytes_per_token) + " bytes");
+    budget_bytes = needs.smallest_bytes;
   }
 
   BudgetPlan plan;
   plan.budget_bytes = budget_bytes;
   plan.capacity_pages = static_cast<uint32_t>(
-      std::min(whole_pages, (budget_bytes - CostOfPages(shape, cost, 0)) /
-                                (shape.page_bytes() + cost.per_page)));
-  plan.holds_whole_text = plan.capacity_pages == whole_pages;
-  plan.protected_pages = static_cast<uint32_t>(protection.pages);
-  plan.n_dense_lanes = static_cast<uint32_t>(n_dense);
-  plan.text_pages = static_cast<uint32_t>(text_pages);
+      std::min(needs.whole_pages, (budget_bytes - CostOfPages(shape, cost, 0)) /
+                                      (shape.page_bytes() + cost.per_page)));
+  plan.holds_whole_text = plan.capacity_pages == needs.whole_pages;
+  plan.protected_pages = static_cast<uint32_t>(needs.protection.pages);
+  plan.n_dense_lanes = static_cast<uint32_t>(needs.n_dense_lanes);
+  plan.text_pages = static_cast<uint32_t>(needs.text_pages);
   plan.pages_per_lane = plan.text_pages;
-  if (!plan.holds_whole_text && n_dense == 0) {
+  if (!plan.holds_whole_text && plan.n_dense_lanes == 0) {
     plan.pages_per_lane = std::min(
-        plan.text_pages,
-        kLanePagesOverMean * plan.mean_pages(static_cast<uint32_t>(n_lanes)));
+        plan.text_pages, kLanePagesOverMean * plan.mean_pages(shape.n_lanes()));
   }
-  if (cache.enabled && cache.policy == PolicyName::kFull &&
-      !plan.holds_whole_text) {
+  if (cache.policy == PolicyName::kFull && !plan.holds_whole_text) {
     return InvalidArgument("budget: policy full keeps everything and needs " +
-                           std::to_string(whole_bytes) + " bytes for " +
-                           std::to_string(text_tokens) + " tokens, not " +
+                           std::to_string(needs.whole_bytes) + " bytes for " +
+                           std::to_string(needs.text_tokens) + " tokens, not " +
                            std::to_string(budget_bytes) +
                            "; raise the budget or choose another policy");
   }

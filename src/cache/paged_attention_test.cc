@@ -30,7 +30,10 @@ double LargestDifference(const std::vector<float>& a,
   EXPECT_EQ(a.size(), b.size());
   double largest = 0;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    largest = std::max(largest, std::fabs(double{a[i]} - b[i]));
+    // Not a number is the largest difference of all.
+    const double difference = std::fabs(double{a[i]} - b[i]);
+    if (!(difference <= largest)) largest = difference;
+    if (std::isnan(largest)) break;
   }
   return largest;
 }
@@ -59,7 +62,7 @@ TEST_P(PagedAttentionTest, EqualsDenseAttentionForAnyChunksAndLengths) {
     CacheDriver drive_paged(paged, 1);
     CacheDriver drive_dense(dense, 1);
     constexpr uint32_t kSequences = 3;
-    constexpr uint32_t kTokens = 600;
+    constexpr uint32_t kTokens = 350;
     std::vector<DrivenSequence> in_paged;
     std::vector<DrivenSequence> in_dense;
     for (uint32_t i = 0; i < kSequences; ++i) {
@@ -68,14 +71,14 @@ TEST_P(PagedAttentionTest, EqualsDenseAttentionForAnyChunksAndLengths) {
     }
     const double tolerance =
         type == KvTypeName::kF16 ? kF16Tolerance : kBF16Tolerance;
-    for (int step = 0; step < 16; ++step) {
+    for (int step = 0; step < 14; ++step) {
       std::vector<DrivenSequence*> paged_part;
       std::vector<DrivenSequence*> dense_part;
       std::vector<uint32_t> n_new;
       for (uint32_t i = 0; i < kSequences; ++i) {
         if (rng() % 4 == 0) continue;
         // Chunks of every size, and plenty of single tokens.
-        const uint32_t n = rng() % 2 == 0 ? 1 : 1 + rng() % 120;
+        const uint32_t n = rng() % 2 == 0 ? 1 : 1 + rng() % 70;
         if (in_paged[i].n_tokens + n > kTokens) continue;
         paged_part.push_back(&in_paged[i]);
         dense_part.push_back(&in_dense[i]);

@@ -323,9 +323,9 @@ TEST(PagedEvictionTest, NumberOfThreadsChangesNeitherTextNorEvictions) {
     options.cache.min_window_tokens = 96;
     DrivenSequence b = drive.Add(options, 2);
     std::vector<std::vector<float>> outputs;
-    outputs.push_back(drive.Prefill(a, 500, 512));
+    outputs.push_back(drive.Prefill(a, 400, 512));
     outputs.push_back(drive.Prefill(b, 300, 512));
-    for (int i = 0; i < 150; ++i) {
+    for (int i = 0; i < 80; ++i) {
       DrivenSequence* both[] = {&a, &b};
       const uint32_t n_new[] = {1, 1};
       outputs.push_back(drive.Step(both, n_new).back());

@@ -33,6 +33,9 @@ Result<SequenceId> PagedKvCache::AddSequence(const SequenceOptions& options) {
   sequences_.emplace(id, *std::move(sequence));
   const uint32_t n_sequences = static_cast<uint32_t>(sequences_.size());
   attention_.Reserve(lane_pages * kPageTokens, n_sequences);
+  if (observer_ != nullptr || Find(id).evidence() != nullptr) {
+    attention_.ReserveMasses();
+  }
   for (PlanScratch& scratch : plan_scratch_) scratch.Reserve(lane_pages);
   step_.reserve(n_sequences);
   return id;
@@ -70,6 +73,7 @@ uint32_t PagedKvCache::ChunkTokens(SequenceId id, uint32_t wanted) const {
 
 void PagedKvCache::SetObserver(AttentionObserver* observer) {
   observer_ = observer;
+  if (observer != nullptr) attention_.ReserveMasses();
 }
 
 std::vector<PageExplanation> PagedKvCache::Explain(SequenceId id,
