@@ -51,7 +51,7 @@ THIRD_PARTY = {
 # Headers of the operating system and of C: no dot-less C++ name, not ours.
 SYSTEM = re.compile(
     r"^(sys|linux|asm|netinet|arpa)/"
-    r"|^(assert|dirent|errno|fcntl|float|limits|math|poll|pthread|sched|signal"
+    r"|^(assert|dirent|errno|fcntl|float|limits|math|poll|pthread|pty|sched|signal"
     r"|stddef|stdint|stdio|stdlib|string|termios|time|unistd)\.h$"
 )
 
