@@ -1,9 +1,11 @@
-// Opens a model, answers a prompt with a quarter of the KV memory, and says
-// what that saved and cost.
-//   generate MODEL.gguf PROMPT
+// Continues a text with a quarter of the KV memory, and says what that saved
+// and cost.
+//   generate MODEL.gguf TEXT_FILE
 #include <lookaheadkv/engine.h>
 
 #include <cstdio>
+#include <fstream>
+#include <sstream>
 
 // Prints why a call failed and returns main's answer to that.
 static int Fail(const lkv::Status& status) {
@@ -12,7 +14,9 @@ static int Fail(const lkv::Status& status) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) return Fail(lkv::InvalidArgument("generate MODEL PROMPT"));
+  if (argc != 3) return Fail(lkv::InvalidArgument("generate MODEL TEXT"));
+  std::stringstream text;
+  text << std::ifstream(argv[2]).rdbuf();
 
   auto model = lkv::Model::Open(argv[1], {});
   if (!model.ok()) return Fail(model.status());
@@ -24,10 +28,10 @@ int main(int argc, char** argv) {
   auto session = model->NewSession(options);
   if (!session.ok()) return Fail(session.status());
 
-  auto print = [](std::string_view text) {
-    return std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  auto print = [](std::string_view part) {
+    return std::fwrite(part.data(), 1, part.size(), stdout) == part.size();
   };
-  auto reply = session->Generate(argv[2], {.max_new_tokens = 64}, print, {});
+  auto reply = session->Generate(text.str(), {.max_new_tokens = 64}, print, {});
   if (!reply.ok()) return Fail(reply.status());
 
   auto hits = session->MeasureHitRates();

@@ -13,5 +13,5 @@ run("${CMAKE_COMMAND}" --install "${BUILD_DIR}" --prefix "${work}/prefix")
 run("${CMAKE_COMMAND}" -S "${SOURCE_DIR}/examples" -B "${work}/examples"
     "-DCMAKE_PREFIX_PATH=${work}/prefix" -DCMAKE_BUILD_TYPE=Release)
 run("${CMAKE_COMMAND}" --build "${work}/examples")
-run("${work}/examples/generate" "${MODEL}" "The capital of France is")
+run("${work}/examples/generate" "${MODEL}" "${SOURCE_DIR}/CONTRIBUTING.md")
 run("${work}/prefix/bin/lkv" --version)
