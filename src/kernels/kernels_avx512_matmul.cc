@@ -37,15 +37,16 @@ inline __m512 LoadBF16(const uint16_t* values) {
       16));
 }
 
-// Into the first-level cache for tile4, whose arithmetic leaves time for it;
-// into the second for the larger formats, which outrun the first level's miss
-// registers (Zen 4, share of a streaming read: tile8 0.86 against 0.76, tile16
-// 0.89 against 0.86, but tile4 0.63 against 0.90).
-template <typename Tile>
+// Into the first-level cache where the arithmetic of a tile takes longer than
+// its bytes; where it does not, into the second, because the first level's miss
+// registers would bound the stream. Share of a streaming read on Zen 4, first
+// against second: tile4 0.90 and 0.63, tile8 0.76 and 0.86, tile8 with 16-bit
+// activations 0.75 and 0.59.
+template <bool kMuchArithmetic, typename Tile>
 inline void PrefetchAhead(const Tile* tile) {
   const char* ahead = reinterpret_cast<const char*>(tile) + kPrefetchBytes;
   for (size_t i = 0; i < sizeof(Tile); i += 64) {
-    if constexpr (sizeof(Tile) == sizeof(Tile4)) {
+    if constexpr (kMuchArithmetic) {
       _mm_prefetch(ahead + i, _MM_HINT_T0);
     } else {
       _mm_prefetch(ahead + i, _MM_HINT_T1);
@@ -162,7 +163,9 @@ inline void QuantizedRowTile(const MatmulArgs& args, const Tile* tiles,
   __m512 sums[kTokens];
   for (int i = 0; i < kTokens; ++i) sums[i] = _mm512_setzero_ps();
   for (size_t b = 0; b < args.n_column_tiles; ++b) {
-    if constexpr (kTokens == 1) PrefetchAhead(&tiles[b]);
+    if constexpr (kTokens == 1) {
+      PrefetchAhead<kHasLow || sizeof(Tile) == sizeof(Tile4)>(&tiles[b]);
+    }
     const Unpacked weights(tiles[b]);
     for (int i = 0; i < kTokens; ++i) {
       sums[i] = weights.template AddProduct<kHasLow>(
@@ -187,7 +190,7 @@ inline void HalfRowTile(const MatmulArgs& args, const Tile16* tiles, size_t t,
   }
   const float* x = args.x + t * args.x_stride;
   for (size_t b = 0; b < args.n_column_tiles; ++b, x += kTileColumns) {
-    if constexpr (kTokens == 1) PrefetchAhead(&tiles[b]);
+    if constexpr (kTokens == 1) PrefetchAhead<false>(&tiles[b]);
     for (uint32_t c = 0; c < kTileColumns; c += 2) {
       __m512 w0 = Load(tiles[b].values[c]);
       __m512 w1 = Load(tiles[b].values[c + 1]);
