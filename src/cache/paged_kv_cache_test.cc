@@ -240,7 +240,8 @@ TEST(PagedKvCacheTest, ShrinkingWindowGivesMemoryBackToTheSystem) {
   EXPECT_GT(stats.resident_bytes, 17 * kMiB);
   for (int i = 0; i < 400; ++i) drive.Step(sequence, 1);
   EXPECT_LT(cache.Stats(sequence.id).resident_bytes, 5 * kMiB);
-  EXPECT_LT(ResidentBytes(), full - 11 * kMiB);
+  // Two slabs of 2 MiB may be partly filled.
+  EXPECT_LT(ResidentBytes(), full - 9 * kMiB);
   // What has moved is still where attention finds it.
   EXPECT_EQ(cache.ResidentPositions(sequence.id, 5, 1)[0], 0u);
 }

@@ -41,10 +41,11 @@ void SequencePages::Remove(uint32_t lane, uint32_t index) {
 void SequencePages::Compact() {
   // All pages could lie below end_page, the ones that the lanes open next
   // included; one slab more is not worth a move.
-  constexpr uint32_t kSlab = PagePool::kSlabPages;
-  const uint32_t n_slabs = (pool_.n_used() + n_lanes() + kSlab - 1) / kSlab;
+  const uint32_t slab_pages = pool_.slab_pages();
+  const uint32_t n_slabs =
+      (pool_.n_used() + n_lanes() + slab_pages - 1) / slab_pages;
   if (pool_.n_slabs_in_use() <= n_slabs + 1) return;
-  const uint32_t end_page = n_slabs * kSlab;
+  const uint32_t end_page = n_slabs * slab_pages;
   uint32_t n_moves = 0;
   for (uint32_t i = 0; i < (n_lanes() + kPageTokens - 1) / kPageTokens; ++i) {
     n_moves += CompactLane(next_lane_, end_page, kMaxMovesPerCompact - n_moves);

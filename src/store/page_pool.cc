@@ -3,8 +3,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -13,98 +13,125 @@
 namespace lkv {
 namespace {
 
-// All pages of slab `slab` in a pool of `capacity` pages.
-uint64_t SlabMask(uint32_t slab, uint32_t capacity) {
-  const uint32_t n = capacity - slab * PagePool::kSlabPages;
-  return n >= PagePool::kSlabPages ? ~uint64_t{0} : (uint64_t{1} << n) - 1;
-}
+constexpr size_t kHugePageBytes = size_t{2} << 20;
+// 64 pages are a whole number of 4 KiB system pages for every head_dim that is
+// a multiple of 16.
+constexpr uint32_t kSmallSlabPages = 64;
 
 size_t MachineBytes() {
   return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
+size_t CeilDiv(size_t n, size_t d) { return (n + d - 1) / d; }
+
 }  // namespace
 
 Result<PagePool> PagePool::Create(size_t page_bytes, uint32_t capacity_pages) {
   CHECK(page_bytes > 0 && page_bytes % 64 == 0 && capacity_pages > 0);
-  const size_t n_slabs = (size_t{capacity_pages} + kSlabPages - 1) / kSlabPages;
-  const std::string what = "page pool: " + std::to_string(capacity_pages) +
-                           " pages of " + std::to_string(page_bytes) + " bytes";
-  if (page_bytes > MachineBytes() / kSlabPages / n_slabs) {
-    return OutOfMemory(what + " exceed the memory of this machine (" +
-                       std::to_string(MachineBytes()) +
-                       " bytes); use a smaller budget or a shorter context");
+  if (page_bytes > MachineBytes() / capacity_pages) {
+    return OutOfMemory(
+        "page pool: " + std::to_string(capacity_pages) + " pages of " +
+        std::to_string(page_bytes) + " bytes exceed the " +
+        std::to_string(MachineBytes()) +
+        " bytes of this machine; use a smaller budget or a shorter context");
   }
-  const size_t reserved_bytes = n_slabs * kSlabPages * page_bytes;
-  void* base = mmap(nullptr, reserved_bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) {
-    return OutOfMemory(what + " cannot be reserved; use a smaller budget");
-  }
-  // A huge page would make the first token of a slab cost 2 MiB and keep the
-  // memory of an emptied slab; where the system forces them, decline.
-  madvise(base, reserved_bytes, MADV_NOHUGEPAGE);
-  return PagePool(page_bytes, capacity_pages, static_cast<uint8_t*>(base),
-                  reserved_bytes);
+  const bool huge = page_bytes * capacity_pages >= kHugeFromBytes &&
+                    kHugePageBytes % page_bytes == 0;
+  PagePool pool(page_bytes, capacity_pages,
+                huge ? static_cast<uint32_t>(kHugePageBytes / page_bytes)
+                     : kSmallSlabPages);
+  if (Status s = pool.Reserve(); !s.ok()) return s;
+  return pool;
 }
 
-PagePool::PagePool(size_t page_bytes, uint32_t capacity_pages, uint8_t* base,
-                   size_t reserved_bytes)
-    : base_(base),
-      reserved_bytes_(reserved_bytes),
-      page_bytes_(page_bytes),
+PagePool::PagePool(size_t page_bytes, uint32_t capacity_pages,
+                   uint32_t slab_pages)
+    : page_bytes_(page_bytes),
       capacity_(capacity_pages),
-      free_((size_t{capacity_pages} + kSlabPages - 1) / kSlabPages),
-      slabs_with_free_((free_.size() + 63) / 64) {
-  for (uint32_t slab = 0; slab < free_.size(); ++slab) {
-    free_[slab] = SlabMask(slab, capacity_);
-    slabs_with_free_[slab / 64] |= uint64_t{1} << slab % 64;
+      slab_pages_(slab_pages),
+      used_in_slab_(CeilDiv(capacity_pages, slab_pages)),
+      free_(CeilDiv(capacity_pages, 64), ~uint64_t{0}),
+      words_with_free_(CeilDiv(free_.size(), 64)) {
+  if (capacity_pages % 64 != 0) {
+    free_.back() = (uint64_t{1} << capacity_pages % 64) - 1;
   }
+  for (size_t word = 0; word < free_.size(); ++word) {
+    words_with_free_[word / 64] |= uint64_t{1} << word % 64;
+  }
+}
+
+Status PagePool::Reserve() {
+  const size_t slab_bytes = slab_pages_ * page_bytes_;
+  // One huge page more, so that the first slab can begin at a border.
+  reserved_bytes_ = used_in_slab_.size() * slab_bytes + kHugePageBytes;
+  void* reserved = mmap(nullptr, reserved_bytes_, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) {
+    return OutOfMemory("page pool: " + std::to_string(reserved_bytes_) +
+                       " bytes of addresses refused by the system; use a "
+                       "smaller budget");
+  }
+  reserved_ = reserved;
+  const uintptr_t address = reinterpret_cast<uintptr_t>(reserved);
+  base_ = reinterpret_cast<uint8_t*>(CeilDiv(address, kHugePageBytes) *
+                                     kHugePageBytes);
+  // Advice: a kernel without huge pages refuses it, and all works without.
+  const size_t huge_bytes =
+      slab_bytes == kHugePageBytes ? capacity_ / slab_pages_ * slab_bytes : 0;
+  static_cast<void>(madvise(reserved_, reserved_bytes_, MADV_NOHUGEPAGE));
+  static_cast<void>(madvise(base_, huge_bytes, MADV_HUGEPAGE));
+  return {};
 }
 
 PagePool::PagePool(PagePool&& other) noexcept
-    : base_(std::exchange(other.base_, nullptr)),
+    : base_(other.base_),
+      reserved_(std::exchange(other.reserved_, nullptr)),
       reserved_bytes_(other.reserved_bytes_),
       page_bytes_(other.page_bytes_),
       capacity_(other.capacity_),
+      slab_pages_(other.slab_pages_),
       n_used_(other.n_used_),
       n_slabs_in_use_(other.n_slabs_in_use_),
+      used_in_slab_(std::move(other.used_in_slab_)),
       free_(std::move(other.free_)),
-      slabs_with_free_(std::move(other.slabs_with_free_)),
-      lowest_word_(other.lowest_word_) {}
+      words_with_free_(std::move(other.words_with_free_)),
+      lowest_(other.lowest_) {}
 
 PagePool::~PagePool() {
-  if (base_ != nullptr) CHECK(munmap(base_, reserved_bytes_) == 0);
+  if (reserved_ != nullptr) CHECK(munmap(reserved_, reserved_bytes_) == 0);
 }
 
 PageId PagePool::Take() {
   CHECK(n_used_ < capacity_);
-  while (slabs_with_free_[lowest_word_] == 0) ++lowest_word_;
-  uint64_t& word = slabs_with_free_[lowest_word_];
-  const uint32_t slab =
-      static_cast<uint32_t>(lowest_word_ * 64 + std::countr_zero(word));
-  if (free_[slab] == SlabMask(slab, capacity_)) ++n_slabs_in_use_;
-  const uint32_t page = static_cast<uint32_t>(std::countr_zero(free_[slab]));
-  free_[slab] &= free_[slab] - 1;
-  if (free_[slab] == 0) word &= ~(uint64_t{1} << slab % 64);
+  while (words_with_free_[lowest_] == 0) ++lowest_;
+  const size_t word =
+      lowest_ * 64 + std::countr_zero(words_with_free_[lowest_]);
+  const uint32_t page = static_cast<uint32_t>(word * 64) +
+                        static_cast<uint32_t>(std::countr_zero(free_[word]));
+  free_[word] &= free_[word] - 1;
+  if (free_[word] == 0) {
+    words_with_free_[lowest_] &= ~(uint64_t{1} << word % 64);
+  }
   ++n_used_;
-  return PageId{slab * kSlabPages + page};
+  if (used_in_slab_[page / slab_pages_]++ == 0) ++n_slabs_in_use_;
+  return PageId{page};
 }
 
 void PagePool::Give(PageId id) {
   const uint32_t page = static_cast<uint32_t>(id);
   CHECK(page < capacity_);
-  const uint32_t slab = page / kSlabPages;
-  const uint64_t bit = uint64_t{1} << page % kSlabPages;
-  CHECK((free_[slab] & bit) == 0);
-  free_[slab] |= bit;
-  slabs_with_free_[slab / 64] |= uint64_t{1} << slab % 64;
-  lowest_word_ = std::min<size_t>(lowest_word_, slab / 64);
+  const size_t word = page / 64;
+  const uint64_t bit = uint64_t{1} << page % 64;
+  CHECK((free_[word] & bit) == 0);
+  free_[word] |= bit;
+  words_with_free_[word / 64] |= uint64_t{1} << word % 64;
+  lowest_ = std::min(lowest_, word / 64);
   --n_used_;
-  if (free_[slab] == SlabMask(slab, capacity_)) {
+  const uint32_t slab = page / slab_pages_;
+  if (--used_in_slab_[slab] == 0) {
     --n_slabs_in_use_;
-    const size_t slab_bytes = kSlabPages * page_bytes_;
+    const size_t slab_bytes = slab_pages_ * page_bytes_;
     CHECK(madvise(base_ + slab * slab_bytes, slab_bytes, MADV_DONTNEED) == 0);
   }
 }

@@ -72,7 +72,7 @@ TEST(PagePoolTest, PayloadsOfPagesInUseNeverMix) {
     }
     ASSERT_EQ(pool.n_used(), held.size());
     std::set<uint32_t> slabs;
-    for (uint32_t page : ids) slabs.insert(page / PagePool::kSlabPages);
+    for (uint32_t page : ids) slabs.insert(page / pool.slab_pages());
     ASSERT_EQ(pool.n_slabs_in_use(), slabs.size());
   }
 }
@@ -90,16 +90,16 @@ TEST(PagePoolTest, ReservingTakesNoMemoryAndEmptySlabsGoBackToTheSystem) {
   EXPECT_GT(full, before + 63 * kMiB);
   // One page per slab stays: nothing may be given back.
   for (uint32_t i = 0; i < kPages; ++i) {
-    if (i % PagePool::kSlabPages != 5) pool.Give(PageId{i});
+    if (i % pool.slab_pages() != 5) pool.Give(PageId{i});
   }
   EXPECT_GT(ResidentBytes() + kMiB, full);
   EXPECT_EQ(*pool.PageData(PageId{5}), 1);
   // The upper half of them goes.
-  for (uint32_t i = kPages / 2 + 5; i < kPages; i += PagePool::kSlabPages) {
+  for (uint32_t i = kPages / 2 + 5; i < kPages; i += pool.slab_pages()) {
     pool.Give(PageId{i});
   }
   EXPECT_LT(ResidentBytes(), full - 31 * kMiB);
-  EXPECT_EQ(pool.n_slabs_in_use(), kPages / 2 / PagePool::kSlabPages);
+  EXPECT_EQ(pool.n_slabs_in_use(), kPages / 2 / pool.slab_pages());
 }
 
 TEST(PagePoolTest, DestructionGivesEverythingBack) {
@@ -112,6 +112,26 @@ TEST(PagePoolTest, DestructionGivesEverythingBack) {
     EXPECT_GT(ResidentBytes(), before + 15 * kMiB);
   }
   EXPECT_LT(ResidentBytes(), before + kMiB);
+}
+
+// Scattered pages would cost 2 MiB each if the system backed a slab that the
+// capacity does not fill with a huge page.
+TEST(PagePoolTest, SystemNeverHoldsMoreThanTheCapacity) {
+  constexpr size_t kMiB = 1 << 20;
+  for (uint32_t n_pages : {200u, 16 * 256u, 16 * 256u + 10}) {
+    const size_t before = ResidentBytes();
+    PagePool pool = PagePool::Create(4096, n_pages).value();
+    while (pool.n_free() > 0) std::memset(pool.PageData(pool.Take()), 1, 4096);
+    // The pool's own arrays and the test's stay under 128 KiB.
+    EXPECT_LT(ResidentBytes(), before + n_pages * 4096 + kMiB / 8);
+  }
+}
+
+TEST(PagePoolTest, LargePoolsUseSlabsOfOneHugePage) {
+  EXPECT_EQ(PagePool::Create(4096, 4096).value().slab_pages(), 512u);
+  EXPECT_EQ(PagePool::Create(8192, 4096).value().slab_pages(), 256u);
+  EXPECT_EQ(PagePool::Create(4096, 4095).value().slab_pages(), 64u);
+  EXPECT_EQ(PagePool::Create(5120, 40960).value().slab_pages(), 64u);
 }
 
 TEST(PagePoolTest, MoreThanTheMachineHasIsRefused) {

@@ -1,0 +1,121 @@
+#include "cache/sequence_pages.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+namespace lkv {
+namespace {
+
+constexpr KvShape kShape{
+    .n_layers = 20, .n_kv_heads = 2, .group = 1, .head_dim = 64};
+
+// What a page of a lane is filled with in these tests.
+uint8_t Fill(uint32_t lane, uint32_t first_pos) {
+  return static_cast<uint8_t>(lane * 31 + first_pos / kPageTokens * 7 + 1);
+}
+
+void ExpectPayloads(SequencePages& pages) {
+  for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {
+    const PageTable& table = pages.table(lane);
+    for (uint32_t i = 0; i < table.n_pages(); ++i) {
+      const uint8_t* page = pages.PageOfSlot(lane, i * kPageTokens);
+      const uint8_t fill = Fill(lane, table.first_pos(i));
+      ASSERT_EQ(page[0], fill);
+      ASSERT_EQ(page[kShape.page_bytes() - 1], fill);
+    }
+  }
+}
+
+SequencePages Filled(uint32_t pages_per_lane) {
+  SequencePages pages =
+      SequencePages::Create(kShape, kShape.n_lanes() * pages_per_lane,
+                            pages_per_lane)
+          .value();
+  pages.Extend(0, pages_per_lane * kPageTokens);
+  for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {
+    for (uint32_t i = 0; i < pages_per_lane; ++i) {
+      std::memset(pages.PageOfSlot(lane, i * kPageTokens),
+                  Fill(lane, i * kPageTokens), kShape.page_bytes());
+    }
+  }
+  return pages;
+}
+
+TEST(SequencePagesTest, ExtendOpensPagesOnlyAtPageBorders) {
+  SequencePages pages = SequencePages::Create(kShape, 80, 2).value();
+  EXPECT_EQ(SequencePages::PagesToOpen(0, 1), 1u);
+  EXPECT_EQ(SequencePages::PagesToOpen(1, 15), 0u);
+  EXPECT_EQ(SequencePages::PagesToOpen(15, 2), 1u);
+  pages.Extend(0, 10);
+  pages.Extend(10, 6);
+  EXPECT_EQ(pages.pool().n_used(), 40u);
+  pages.Extend(16, 1);
+  EXPECT_EQ(pages.pool().n_used(), 80u);
+  EXPECT_EQ(pages.table(39).n_tokens(), 17u);
+}
+
+// 64-page slabs below 16 MiB, 512-page slabs above.
+class SequencePagesCompactTest : public testing::TestWithParam<uint32_t> {};
+
+TEST_P(SequencePagesCompactTest, EmptiesSlabsAndKeepsPayloads) {
+  SequencePages pages = Filled(GetParam());
+  // Three of four pages leave, all over the pool.
+  std::mt19937 rng(4);
+  for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {
+    while (pages.table(lane).n_pages() > GetParam() / 4) {
+      pages.Remove(lane, rng() % pages.table(lane).n_pages());
+    }
+  }
+  const uint32_t slab_pages = pages.pool().slab_pages();
+  const uint32_t enough =
+      (pages.pool().n_used() + pages.n_lanes() + slab_pages - 1) / slab_pages;
+  EXPECT_GT(pages.pool().n_slabs_in_use(), enough + 1);
+  uint32_t before = pages.pool().n_used();
+  for (int i = 0; i < 1000; ++i) pages.Compact();
+  EXPECT_LE(pages.pool().n_slabs_in_use(), enough + 1);
+  EXPECT_EQ(pages.pool().n_used(), before);
+  ExpectPayloads(pages);
+}
+
+INSTANTIATE_TEST_SUITE_P(PagesPerLane, SequencePagesCompactTest,
+                         testing::Values(40, 160));
+
+TEST(SequencePagesTest, OneCallMovesABoundedNumberOfPages) {
+  SequencePages pages = Filled(40);
+  for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {
+    // The high pages stay: all of them have to move.
+    while (pages.table(lane).n_pages() > 4) pages.Remove(lane, 0);
+  }
+  const auto low_pages = [&] {
+    uint32_t n = 0;
+    for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {
+      for (uint32_t i = 0; i < pages.table(lane).n_pages(); ++i) {
+        n += static_cast<uint32_t>(pages.table(lane).page_id(i)) < 256;
+      }
+    }
+    return n;
+  };
+  const uint32_t at_first = low_pages();
+  for (uint32_t before = at_first, call = 0; call < 16; ++call) {
+    pages.Compact();
+    EXPECT_LE(low_pages(), before + SequencePages::kMaxMovesPerCompact);
+    before = low_pages();
+  }
+  EXPECT_GT(low_pages(), at_first + 100);
+}
+
+TEST(SequencePagesTest, AFullPoolIsLeftAlone) {
+  SequencePages pages = Filled(40);
+  for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {
+    pages.Remove(lane, 5);  // the spare page of a steady state
+  }
+  std::vector<uint32_t> ids(pages.table(0).page_ids(),
+                            pages.table(0).page_ids() + 39);
+  for (int i = 0; i < 100; ++i) pages.Compact();
+  EXPECT_TRUE(std::equal(ids.begin(), ids.end(), pages.table(0).page_ids()));
+}
+
+}  // namespace
+}  // namespace lkv
