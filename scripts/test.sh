@@ -33,8 +33,10 @@ scripts/setup.sh "${setup_options[@]}"
 echo "test: building preset $preset (the first time takes some minutes)"
 scripts/build.sh "$preset"
 # Reports of an earlier run would be counted again.
-rm -rf "build/$preset/test_reports"
+reports=$root/build/$preset/test_reports
+rm -rf "$reports"
+mkdir "$reports"
 # The summary below decides, so that its line comes last.
 ctest --preset "$preset" --parallel "$(nproc)" \
-  --output-junit test_reports/ctest.xml "${ctest_options[@]}" || true
-python3 tools/summarise_tests.py "build/$preset/test_reports"
+  --output-junit "$reports/ctest.xml" "${ctest_options[@]}" || true
+python3 tools/summarise_tests.py "$reports"

@@ -60,6 +60,11 @@ class SummariseTestsTest(unittest.TestCase):
         )
         self.assertEqual((passed, len(failed)), (1, 1))
 
+    def test_interrupted_ctest_is_a_failure(self):
+        with tempfile.TemporaryDirectory() as directory:
+            _, _, failed = summarise_tests.count(pathlib.Path(directory))
+            self.assertEqual(len(failed), 1)
+
 
 if __name__ == "__main__":
     unittest.main()
