@@ -68,18 +68,19 @@ Result<Generation> Conversation::Say(const std::string& text,
   std::vector<int32_t> prompt(tokens_.begin() + n_cached, tokens_.end());
   prompt.insert(prompt.end(), added->begin(), added->end());
   const uint64_t n_after = uint64_t{n_cached} + prompt.size();
-  if (n_after > sequence_->max_tokens()) {
-    return forget(InvalidArgument(
-        "chat: these words need " + std::to_string(n_after) + " tokens of " +
-        std::to_string(sequence_->max_tokens()) +
-        "; say less, or begin again with a larger --ctx"));
+  const uint32_t n_max = sequence_->max_tokens();
+  if (n_after > n_max) {
+    if (n_cached == 0) sequence_.reset();  // the next turn begins it anew
+    return forget(
+        InvalidArgument("chat: these words need " + std::to_string(n_after) +
+                        " tokens of " + std::to_string(n_max) +
+                        "; say less, or begin again with a larger --ctx"));
   }
 
   Turn turn;
   turn.prompt = prompt;
-  turn.max_new_tokens =
-      std::min(options_.max_reply_tokens,
-               static_cast<uint32_t>(sequence_->max_tokens() - n_after));
+  turn.max_new_tokens = std::min(options_.max_reply_tokens,
+                                 static_cast<uint32_t>(n_max - n_after));
   turn.sampler = options_.sampler;
   const auto n_prompt = static_cast<uint32_t>(prompt.size());
   auto generation = engine_.Continue(

@@ -50,8 +50,13 @@ void Progress::Show(std::string_view what) {
 
 void Progress::Draw(const std::string& line) {
   if (!StderrIsTerminal()) return;
+  // A line that wraps could not be redrawn in place. 79: the last column stays
+  // free, some terminals wrap after it.
+  constexpr size_t kWidest = 79;
+  const std::string shown =
+      line.size() <= kWidest ? line : line.substr(0, kWidest - 3) + "...";
   // Return to the first column, write, clear what an older line left behind.
-  std::fprintf(stderr, "\r%s\x1b[K", line.c_str());
+  std::fprintf(stderr, "\r%s\x1b[K", shown.c_str());
   std::fflush(stderr);
   drawn_ = true;
 }

@@ -1,0 +1,104 @@
+#include "cli/conversation.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace lkv::cli {
+namespace {
+
+class ConversationTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    const char* path = std::getenv("LKV_TEST_MODEL");
+    EngineOptions options;
+    options.model_path = path != nullptr ? path
+                                         : LKV_SOURCE_DIR
+                             "/.deps/model/SmolLM2-135M-Instruct.Q4_1.gguf";
+    auto opened = Engine::Open(options);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    engine_ = opened->release();
+  }
+  static void TearDownTestSuite() { delete engine_; }
+
+  static ConversationOptions Options() {
+    ConversationOptions options;
+    options.max_tokens = 512;
+    options.max_reply_tokens = 6;
+    options.system = "Be brief.";
+    return options;
+  }
+
+  // All bytes of the tokens, template markers included.
+  static std::string TextOf(std::span<const int32_t> tokens) {
+    std::string text;
+    for (int32_t token : tokens) {
+      text +=
+          engine_->tokenizer().TokenBytes(token, Tokenizer::Special::kParse);
+    }
+    return text;
+  }
+
+  static Engine* engine_;
+};
+Engine* ConversationTest::engine_ = nullptr;
+
+TEST_F(ConversationTest, AppendedTurnsReadLikeTheWholeChatInOneGo) {
+  Conversation talk(*engine_, Options());
+  ASSERT_TRUE(talk.Say("Hello there.", {}).ok());
+  ASSERT_TRUE(talk.Say("And one more?", {}).ok());
+  ASSERT_TRUE(talk.Say("Bye.", {}).ok());
+  ASSERT_EQ(talk.messages().size(), 6u);
+
+  std::vector<ChatMessage> messages = {{"system", "Be brief."}};
+  messages.insert(messages.end(), talk.messages().begin(),
+                  talk.messages().end() - 1);
+  const auto whole =
+      engine_->tokenizer().TokenizeChat(messages, Tokenizer::Reply::kBegin);
+  ASSERT_TRUE(whole.ok());
+  EXPECT_EQ(TextOf(talk.tokens()),
+            TextOf(whole->tokens) + talk.messages().back().content);
+}
+
+TEST_F(ConversationTest, LaterTurnsComputeOnlyWhatIsNew) {
+  Conversation talk(*engine_, Options());
+  ASSERT_TRUE(talk.Say("Hello there.", {}).ok());
+  const uint32_t n_cached = talk.sequence()->n_tokens();
+  uint32_t n_read = 0;
+  Conversation::Hooks hooks;
+  hooks.progress = [&](uint32_t, uint32_t total) { n_read = total; };
+  ASSERT_TRUE(talk.Say("Bye.", hooks).ok());
+  EXPECT_LT(n_read, n_cached);
+  // A reply cut by its length leaves the last drawn token for the next turn.
+  EXPECT_LE(talk.tokens().size() - talk.sequence()->n_tokens(), 1u);
+}
+
+TEST_F(ConversationTest, ATurnCancelledWhileReadIsForgotten) {
+  Conversation talk(*engine_, Options());
+  ASSERT_TRUE(talk.Say("Hello there.", {}).ok());
+  Conversation::Hooks hooks;
+  hooks.cancelled = [] { return true; };
+  const auto cancelled = talk.Say("Never mind.", hooks);
+  ASSERT_TRUE(cancelled.ok());
+  EXPECT_EQ(cancelled->stop_reason, StopReason::kCancelled);
+  EXPECT_EQ(talk.messages().size(), 2u);
+
+  ASSERT_TRUE(talk.Say("Bye.", {}).ok());
+  EXPECT_NE(TextOf(talk.tokens()).find("Hello there."), std::string::npos);
+  EXPECT_EQ(TextOf(talk.tokens()).find("Never mind."), std::string::npos);
+}
+
+TEST_F(ConversationTest, WordsThatDoNotFitAreRefusedAndTheChatGoesOn) {
+  Conversation talk(*engine_, Options());
+  std::string many;
+  for (int i = 0; i < 600; ++i) many += "word ";
+  const auto refused = talk.Say(many, {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.status().message().find("512"), std::string::npos);
+  EXPECT_TRUE(talk.messages().empty());
+  EXPECT_TRUE(talk.Say("Hello.", {}).ok());
+}
+
+}  // namespace
+}  // namespace lkv::cli

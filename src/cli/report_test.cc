@@ -1,0 +1,155 @@
+// What people and programs read of a run and of the demonstration.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "cli/demo_report.h"
+#include "cli/generation_report.h"
+
+namespace lkv::cli {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+void ExpectNoLineBeyond80(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80u) << line;
+  }
+}
+
+Generation SomeGeneration() {
+  Generation generation;
+  generation.tokens = {1, 2, 3};
+  generation.text = "abc";
+  generation.stop_reason = StopReason::kEndOfText;
+  generation.times.step_us = {1000, 3000};
+  generation.times.prefill_tokens = 6000;
+  generation.times.prefill_s = 2;
+  generation.times.decode_us = 4000;
+  generation.times.policy_us = 100;
+  generation.kv.n_tokens = 6002;
+  generation.kv.budget_bytes = 33 * kMiB;
+  generation.kv.resident_bytes = 32 * kMiB;
+  generation.kv.resident_bytes_max = 33 * kMiB;
+  generation.kv.full_bytes = 132 * kMiB;
+  generation.kv.evicted_tokens = 4500;
+  return generation;
+}
+
+TEST(GenerationReportTest, RatesAndSharesAreThoseOfTheTimes) {
+  const Generation generation = SomeGeneration();
+  const auto document = ReportAsJson({generation, 6000, {}, {}});
+  EXPECT_EQ(document["prefill"]["tokens_per_second"], 3000);
+  EXPECT_EQ(document["decode"]["tokens_per_second"], 500);
+  EXPECT_EQ(document["decode"]["policy_share"], 0.025);
+  EXPECT_EQ(document["decode"]["step_us"]["max"], 3000);
+  EXPECT_EQ(document["generated_tokens"], 3);
+  EXPECT_EQ(document["stop_reason"], "end_of_text");
+  EXPECT_EQ(document["kv"]["tiers"]["L1"], 32 * kMiB);
+  EXPECT_TRUE(document["hit"].is_null());
+}
+
+TEST(GenerationReportTest, HitRatesAppearOnceMeasured) {
+  const Generation generation = SomeGeneration();
+  HitRates hit;
+  hit.mass = 0.75;
+  hit.sampled_steps = 9;
+  const GenerationReport report{generation, 6000, {}, hit};
+  EXPECT_EQ(ReportAsJson(report)["hit"]["mass"], 0.75);
+  EXPECT_EQ(ReportAsJson(report)["hit"]["sampled_steps"], 9);
+  EXPECT_NE(ReportAsText(report).find("mass 0.750"), std::string::npos);
+}
+
+TEST(GenerationReportTest, TextFitsATerminalAndSaysHowFarPrefillCame) {
+  const Generation generation = SomeGeneration();
+  const std::string whole = ReportAsText({generation, 6000, {}, {}});
+  ExpectNoLineBeyond80(whole);
+  EXPECT_NE(whole.find("prompt     6,000 tokens in 2.00 s, 3,000 tokens/s\n"),
+            std::string::npos)
+      << whole;
+  EXPECT_NE(
+      ReportAsText({generation, 9000, {}, {}}).find("6,000 of 9,000 tokens"),
+      std::string::npos);
+}
+
+TEST(GenerationReportTest, NothingDecodedIsNoDivisionByZero) {
+  Generation generation;
+  const auto document = ReportAsJson({generation, 5, {}, {}});
+  EXPECT_EQ(document["decode"]["tokens_per_second"], 0);
+  EXPECT_EQ(document["prefill"]["tokens_per_second"], 0);
+  ExpectNoLineBeyond80(ReportAsText({generation, 5, {}, {}}));
+}
+
+TEST(DumpJsonTest, BytesThatAreNotUtf8StillGiveADocument) {
+  const std::string text = DumpJson({{"answer", "caf\xe9"}});
+  EXPECT_TRUE(nlohmann::json::accept(text)) << text;
+}
+
+DemoReport SomeReport() {
+  DemoReport report;
+  report.context_tokens = 4096;
+  report.forced_tokens = 256;
+  for (PolicyName policy :
+       {PolicyName::kFull, PolicyName::kLru, PolicyName::kLookahead}) {
+    DemoRow row;
+    row.policy = policy;
+    row.decode_tokens_per_second = policy == PolicyName::kFull ? 100 : 150;
+    row.kv.read_bytes_last_step =
+        (policy == PolicyName::kFull ? 96 : 24) * kMiB;
+    row.kv.resident_bytes_max = row.kv.read_bytes_last_step;
+    row.hit.mass = policy == PolicyName::kLru ? 0.5 : 0.75;
+    row.fidelity.kl_mean = policy == PolicyName::kLru ? 0.04 : 0.02;
+    row.answer = "A lamp\nof brass.";
+    report.rows.push_back(row);
+  }
+  report.noise_floor.kl_mean = 0.0004;
+  return report;
+}
+
+TEST(DemoReportTest, TheTableHasARowPerPolicyAndTheReadingItsFigures) {
+  const std::string text = DemoAsText(SomeReport(), DemoOptions());
+  ExpectNoLineBeyond80(text);
+  EXPECT_NE(text.find("full          100.0     10.00   96.0 MiB"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("lookahead     150.0      6.67   24.0 MiB    75.0 %"),
+            std::string::npos)
+      << text;
+  std::string flat = text;
+  std::replace(flat.begin(), flat.end(), '\n', ' ');
+  EXPECT_NE(flat.find("lookahead decodes 1.50 times as fast as full"),
+            std::string::npos);
+  EXPECT_NE(flat.find("0.02 nats from those of full, lru's 0.04"),
+            std::string::npos);
+  EXPECT_NE(flat.find("rounding alone: 0.0004"), std::string::npos);
+}
+
+TEST(DemoReportTest, EveryPolicysAnswerFollowsTheQuestion) {
+  DemoOptions options;
+  options.question = "What lamp?";
+  const std::string text = DemoAsText(SomeReport(), options);
+  const size_t question = text.find("What lamp?");
+  ASSERT_NE(question, std::string::npos);
+  for (const char* line :
+       {"  full        A lamp of brass.\n", "  lru         A lamp of brass.\n",
+        "  lookahead   A lamp of brass.\n"}) {
+    EXPECT_NE(text.find(line, question), std::string::npos) << text;
+  }
+  options.question.clear();
+  EXPECT_EQ(DemoAsText(SomeReport(), options).find("A lamp"),
+            std::string::npos);
+}
+
+TEST(DemoReportTest, JsonHoldsRowsNoiseFloorAndReading) {
+  const auto document = DemoAsJson(SomeReport(), DemoOptions());
+  ASSERT_EQ(document["rows"].size(), 3u);
+  EXPECT_EQ(document["rows"][2]["policy"], "lookahead");
+  EXPECT_EQ(document["rows"][2]["hit"]["mass"], 0.75);
+  EXPECT_EQ(document["noise_floor"]["kl_mean"], 0.0004);
+  EXPECT_EQ(document["reading"].size(), 2u);
+}
+
+}  // namespace
+}  // namespace lkv::cli
