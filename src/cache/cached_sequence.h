@@ -1,5 +1,5 @@
-// CachedSequence: everything the paged cache holds for one sequence: pages,
-// budget, the policy that judges them and the scratch of decode attention.
+// CachedSequence: everything the paged cache holds for one sequence: its pages,
+// its budget and, unless nothing may ever leave, what judges the pages.
 //
 // Thread rule: see LaneEvidence and Evictor; what is not per lane is one
 // caller's. Allocates in Create only.

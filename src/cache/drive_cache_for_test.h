@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -26,8 +27,7 @@ class CacheDriver {
   CacheDriver(KvCache& cache, uint32_t n_threads)
       : cache_(cache), shape_(cache.shape()), team_(n_threads) {}
 
-  // Rows of keys, values or queries are drawn once per (kind, seed, layer,
-  // position). Larger: attention is more peaked.
+  // Larger: attention is more peaked.
   float query_scale = 1.0f;
 
   DrivenSequence Add(const SequenceOptions& options, uint32_t seed) {
