@@ -4,8 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
-
-#include "base/check.h"
+#include <vector>
 
 namespace lkv {
 namespace {
