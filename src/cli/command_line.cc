@@ -70,7 +70,12 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
   app.set_version_flag("--version", "lkv " LKV_VERSION);
   app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
-  app.footer("Example:\n  lkv run --budget 25% -f long.txt -n 128");
+  app.footer(
+      "Exit codes:\n"
+      "  0 done, 1 failed while working or stdout was closed, 2 wrong use or\n"
+      "  configuration, 3 file, model or permission missing, 130 Ctrl-C\n\n"
+      "Example:\n"
+      "  lkv run --budget 25% -f long.txt -n 128");
 
   RunVerb run;
   ChatVerb chat;

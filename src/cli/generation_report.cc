@@ -20,6 +20,18 @@ std::string StopReasonName(StopReason reason) {
   return {};
 }
 
+std::string StopReasonText(StopReason reason) {
+  switch (reason) {
+    case StopReason::kLength:
+      return "stopped at the most allowed";
+    case StopReason::kEndOfText:
+      return "stopped at the end of the text";
+    case StopReason::kCancelled:
+      return "stopped on request";
+  }
+  return {};
+}
+
 std::string ValueOf(const char* key, const CacheOptions& cache) {
   return FormatOption(*FindOption(key), cache);
 }
@@ -111,7 +123,7 @@ std::string ReportAsText(const GenerationReport& report) {
   }
   out += "\ngenerated  " + FormatCount(g.tokens.size()) + " tokens";
   if (!times.step_us.empty()) out += ", " + FormatRate(DecodeRate(times));
-  out += ", stopped by " + StopReasonName(g.stop_reason) + "\n";
+  out += ", " + StopReasonText(g.stop_reason) + "\n";
   if (!times.step_us.empty()) {
     const StepPercentiles step = SummarizeSteps(times.step_us);
     out += "           step p50 " + FormatSeconds(step.p50_us * 1e-6) +

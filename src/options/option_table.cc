@@ -4,10 +4,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <system_error>
+#include <type_traits>
 
-#include "base/check.h"
 #include "options/budget_text.h"
 #include "options/suggestion.h"
 
