@@ -20,17 +20,21 @@ class RandomModelTest : public testing::Test {
   static void SetUpTestSuite() {
     path_ = new std::string(testing::TempDir() + "engine_random_model_" +
                             std::to_string(getpid()) + ".gguf");
-    WriteRandomModel(*path_, RandomModelOf("llama"));
+    RandomModelOptions model = RandomModelOf("llama");
+    model.context_tokens = kTrainedTokens;
+    WriteRandomModel(*path_, model);
   }
   static void TearDownTestSuite() {
     std::remove(path_->c_str());
     delete path_;
   }
 
-  static std::unique_ptr<Engine> Open(uint32_t n_threads) {
+  static std::unique_ptr<Engine> Open(uint32_t n_threads,
+                                      uint32_t ctx_tokens = 0) {
     EngineOptions options;
     options.model_path = *path_;
     options.n_threads = n_threads;
+    options.ctx_tokens = ctx_tokens;
     Result<std::unique_ptr<Engine>> engine = Engine::Open(options);
     EXPECT_TRUE(engine.ok()) << engine.status().message();
     return *std::move(engine);
@@ -52,6 +56,17 @@ class RandomModelTest : public testing::Test {
     return options;
   }
 
+  // Where the window of a sequence starts under a budget that caps no window.
+  static uint32_t WindowAtStart(Engine& engine, const CacheOptions& cache) {
+    SequenceOptions options = Options(4000, 0);
+    options.cache = cache;
+    options.cache.budget = {Budget::Kind::kTokens, 1.0, 3600};
+    auto sequence = engine.Start(options);
+    EXPECT_TRUE(sequence.ok()) << sequence.status().message();
+    return (*sequence)->stats().window_tokens;
+  }
+
+  static constexpr uint32_t kTrainedTokens = 8192;
   static const std::string* path_;
 };
 
@@ -147,6 +162,32 @@ TEST_F(RandomModelTest, CancelledAtEveryLayerLeavesAUsableEngine) {
   auto whole = engine->Continue(**after, turn, {}, {}, {});
   ASSERT_TRUE(whole.ok());
   EXPECT_EQ(whole->stop_reason, StopReason::kLength);
+}
+
+TEST_F(RandomModelTest, APromptStoppedWithinAChunkHasCostTime) {
+  const std::unique_ptr<Engine> engine = Open(1);
+  auto sequence = engine->Start(Options(600, 0));
+  ASSERT_TRUE(sequence.ok());
+  uint32_t n_asked = 0;
+  const Status stopped = (*sequence)->Prefill(
+      Tokens(600), {}, [&] { return n_asked++ == 1; });  // the second layer
+  EXPECT_EQ(stopped.code(), StatusCode::kCancelled);
+  EXPECT_EQ((*sequence)->times().prefill_tokens, 0u);
+  EXPECT_GT((*sequence)->times().prefill_s, 0.0);
+}
+
+TEST_F(RandomModelTest, AutoBaseWindowIsAQuarterOfTheLongestSequence) {
+  CacheOptions cache;
+  cache.base_window_auto = true;
+  cache.window_strategy = WindowStrategy::kStatic;
+  EXPECT_EQ(WindowAtStart(*Open(1), cache), kTrainedTokens / 4);
+  EXPECT_EQ(WindowAtStart(*Open(1, 6000), cache), 1500u);
+}
+
+TEST_F(RandomModelTest, AutoMaxWindowIsHalfMoreThanTheBaseWhereMemoryAllows) {
+  CacheOptions cache;
+  cache.base_window_tokens = 600;
+  EXPECT_EQ(WindowAtStart(*Open(1), cache), 900u);
 }
 
 }  // namespace

@@ -89,11 +89,11 @@ Result<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options) {
   executor.kernels = *kernels;
   executor.team = state->team.get();
   executor.activations = options.activations;
+  const uint64_t available_bytes = AvailableMemoryBytes();
   const uint64_t needed_bytes =
       EstimateWeightBytes(**file) +
       CpuExecutorWorkingBytes(*architecture, executor) + kBaseBytes;
-  if (Status s =
-          CheckFits(options.model_path, needed_bytes, AvailableMemoryBytes());
+  if (Status s = CheckFits(options.model_path, needed_bytes, available_bytes);
       !s.ok()) {
     return s;
   }
@@ -113,9 +113,15 @@ Result<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options) {
 
   Result<Weights> weights = LoadWeights(**file, *architecture, {});
   if (!weights.ok()) return weights.status();
-  state->cache = std::make_unique<PagedKvCache>(
-      architecture->kv_shape(),
-      PagedKvCacheOptions{*kernels, state->team->n_threads()});
+  PagedKvCacheOptions cache;
+  cache.kernels = *kernels;
+  cache.max_threads = state->team->n_threads();
+  cache.max_seq_tokens = options.ctx_tokens > 0
+                             ? options.ctx_tokens
+                             : architecture->trained_context_tokens;
+  cache.memory_bytes = available_bytes - needed_bytes;
+  state->cache =
+      std::make_unique<PagedKvCache>(architecture->kv_shape(), cache);
   state->executor =
       MakeCpuExecutor(*std::move(architecture), *std::move(weights), executor);
   return std::unique_ptr<Engine>(new Engine(std::move(state)));
