@@ -84,7 +84,6 @@ Status Sequence::Prefill(std::span<const int32_t> tokens,
   CHECK(!tokens.empty() && !state_->broken);
   CHECK(tokens.size() <= state_->max_tokens - state_->n_tokens);
   Engine::State& engine = *state_->engine;
-  const auto start = SteadyClock::now();
   size_t done = 0;
   while (done < tokens.size()) {
     const uint32_t wanted = static_cast<uint32_t>(tokens.size() - done);
@@ -104,8 +103,10 @@ Status Sequence::Prefill(std::span<const int32_t> tokens,
                           engine.positions, engine.logit_rows};
     std::span<float> logits;
     if (last) logits = state_->logits;
+    const auto start = SteadyClock::now();
     Status status =
         engine.executor->Step(batch, *engine.cache, logits, cancelled);
+    state_->times.prefill_s += MicrosecondsSince(start) * 1e-6;
     if (!status.ok()) {
       state_->broken = true;
       return status;
@@ -115,7 +116,6 @@ Status Sequence::Prefill(std::span<const int32_t> tokens,
     state_->times.prefill_tokens += n;
     if (progress) progress(static_cast<uint32_t>(done));
   }
-  state_->times.prefill_s += MicrosecondsSince(start) * 1e-6;
   return Status();
 }
 
