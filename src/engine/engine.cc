@@ -1,23 +1,16 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "base/stopwatch.h"
 #include "engine/engine_state.h"
 
 namespace lkv {
 namespace {
-
-using SteadyClock = std::chrono::steady_clock;
-
-double MicrosecondsSince(SteadyClock::time_point start) {
-  return std::chrono::duration<double, std::micro>(SteadyClock::now() - start)
-      .count();
-}
 
 // Decode times are stored without allocating up to this many; a longer text
 // grows the array now and then.
@@ -103,10 +96,10 @@ Status Sequence::Prefill(std::span<const int32_t> tokens,
                           engine.positions, engine.logit_rows};
     std::span<float> logits;
     if (last) logits = state_->logits;
-    const auto start = SteadyClock::now();
+    const Stopwatch step;
     Status status =
         engine.executor->Step(batch, *engine.cache, logits, cancelled);
-    state_->times.prefill_s += MicrosecondsSince(start) * 1e-6;
+    state_->times.prefill_s += step.Seconds();
     if (!status.ok()) {
       state_->broken = true;
       return status;
@@ -231,11 +224,11 @@ Status Engine::DecodeBatch(State& engine, std::span<Sequence* const> sequences,
   }
 
   const double policy_before = engine.executor->policy_seconds();
-  const auto start = SteadyClock::now();
+  const Stopwatch step;
   Status status = engine.executor->Step(
       {tokens, engine.entries, engine.positions, engine.logit_rows},
       *engine.cache, logits, {});
-  const double step_us = MicrosecondsSince(start);
+  const double step_us = step.Seconds() * 1e6;
   const double policy_us =
       (engine.executor->policy_seconds() - policy_before) * 1e6;
 

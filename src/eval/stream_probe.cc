@@ -1,6 +1,6 @@
 #include "eval/stream_probe.h"
 
-#include <chrono>
+#include "base/stopwatch.h"
 
 namespace lkv {
 namespace {
@@ -17,7 +17,7 @@ StreamProbe::StreamProbe(uint32_t n_threads)
 
 double StreamProbe::MeasureGigabytesPerSecond() {
   const size_t n_lines = buffer_.size() / kLineWords;
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch read;
   team_.Run([&](TeamMember& me) {
     const Share share = me.ShareOf(n_lines);
     // One sum per word of a line: independent, so that the additions never
@@ -31,10 +31,7 @@ double StreamProbe::MeasureGigabytesPerSecond() {
       sums_[me.index() * kLineWords + i] = sums[i];
     }
   });
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-          .count();
-  return static_cast<double>(kProbeBytes) / seconds * 1e-9;
+  return static_cast<double>(kProbeBytes) / read.Seconds() * 1e-9;
 }
 
 }  // namespace lkv

@@ -1,23 +1,17 @@
 #include "model/cpu_executor.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/stopwatch.h"
 #include "model/activation_rows.h"
 #include "model/rope.h"
 
 namespace lkv {
 namespace {
-
-using SteadyClock = std::chrono::steady_clock;
-
-double SecondsSince(SteadyClock::time_point start) {
-  return std::chrono::duration<double>(SteadyClock::now() - start).count();
-}
 
 size_t PaddedRows(size_t n_rows) {
   return (n_rows + kTileRows - 1) / kTileRows * kTileRows;
@@ -152,9 +146,9 @@ Status CpuExecutor::Step(const StepBatch& batch, KvCache& cache,
               ? QuantizeBits::k16
               : QuantizeBits::k8;
 
-  const auto begin = SteadyClock::now();
+  const Stopwatch begin_step;
   if (Status s = cache.BeginStep(batch.entries); !s.ok()) return s;
-  policy_seconds_ += SecondsSince(begin);
+  policy_seconds_ += begin_step.Seconds();
 
   const size_t q_columns = size_t{arch_.n_heads} * arch_.head_dim;
   const size_t kv_columns = size_t{arch_.n_kv_heads} * arch_.head_dim;
@@ -178,9 +172,9 @@ Status CpuExecutor::Step(const StepBatch& batch, KvCache& cache,
     }
     ProjectLogits(me, batch, logits);
 
-    const auto end = SteadyClock::now();
+    const Stopwatch end_step;
     cache.EndStep(me);
-    if (me.index() == 0) policy_seconds_ += SecondsSince(end);
+    if (me.index() == 0) policy_seconds_ += end_step.Seconds();
   });
   return cancelled_ ? Cancelled("step: stopped on request; nothing to do")
                     : Status();

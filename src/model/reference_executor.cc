@@ -1,13 +1,13 @@
 #include "model/reference_executor.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/stopwatch.h"
 #include "base/thread_team.h"
 #include "model/rope.h"
 
@@ -16,12 +16,7 @@ namespace {
 
 constexpr uint32_t kMaxStepTokens = 512;
 
-using SteadyClock = std::chrono::steady_clock;
 using Vector = std::vector<float>;
-
-double SecondsSince(SteadyClock::time_point start) {
-  return std::chrono::duration<double>(SteadyClock::now() - start).count();
-}
 
 struct Matrix {
   size_t n_rows = 0;     // outputs
@@ -150,9 +145,9 @@ Status ReferenceExecutor::Step(const StepBatch& batch, KvCache& cache,
   CHECK(batch.tokens.size() <= kMaxStepTokens);
   CHECK(batch.positions.size() == batch.tokens.size());
   CHECK(logits.size() == batch.logit_rows.size() * arch_.vocab_size);
-  const SteadyClock::time_point begin = SteadyClock::now();
+  const Stopwatch begin_step;
   if (Status s = cache.BeginStep(batch.entries); !s.ok()) return s;
-  policy_seconds_ += SecondsSince(begin);
+  policy_seconds_ += begin_step.Seconds();
 
   Rows x = Embed(batch.tokens);  // the residual stream
   for (uint32_t i = 0; i < arch_.n_layers; ++i) {
@@ -164,9 +159,9 @@ Status ReferenceExecutor::Step(const StepBatch& batch, KvCache& cache,
                           layer));
   }
 
-  const SteadyClock::time_point end = SteadyClock::now();
+  const Stopwatch end_step;
   team_.Run([&](TeamMember& me) { cache.EndStep(me); });
-  policy_seconds_ += SecondsSince(end);
+  policy_seconds_ += end_step.Seconds();
 
   Rows wanted = NewRows(batch.logit_rows.size(), arch_.n_embd);
   for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
