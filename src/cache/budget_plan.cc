@@ -66,11 +66,10 @@ struct Needs {
 };
 
 Needs NeedsOf(const KvShape& shape, const SequenceOptions& options,
-              const MetadataCost& cost) {
+              uint64_t text_tokens, const MetadataCost& cost) {
   Needs needs;
   const uint64_t n_lanes = shape.n_lanes();
-  needs.text_tokens = std::max<uint64_t>(
-      1, uint64_t{options.prompt_tokens} + options.max_new_tokens);
+  needs.text_tokens = text_tokens;
   needs.text_pages = PagesOf(needs.text_tokens);
   needs.whole_pages = n_lanes * needs.text_pages;
   needs.whole_bytes = CostOfPages(shape, cost, needs.whole_pages);
@@ -149,6 +148,57 @@ Status CheckOptions(const KvShape& shape, const SequenceOptions& options) {
   return {};
 }
 
+enum class Length { kShorter, kLongest };
+
+// The plan for one length of the text, the longest or a shorter one.
+Result<BudgetPlan> PlanFor(const KvShape& shape, const SequenceOptions& options,
+                           uint64_t text_tokens, Length length,
+                           const MetadataCost& cost) {
+  const CacheOptions& cache = options.cache;
+  const Needs needs = NeedsOf(shape, options, text_tokens, cost);
+  // Page numbers are 32 bits wide; a machine runs out of memory before.
+  if (needs.whole_pages > std::numeric_limits<uint32_t>::max() / 2) {
+    return OutOfMemory("sequence of " + std::to_string(needs.text_tokens) +
+                       " tokens: needs " + std::to_string(needs.whole_bytes) +
+                       " bytes of KV; shorten it");
+  }
+  const uint64_t bytes_per_token = shape.bytes_per_token();
+  uint64_t budget_bytes = AllowedBytes(cache, bytes_per_token, needs);
+  if (budget_bytes < needs.smallest_bytes) {
+    const bool raise = cache.budget.kind == Budget::Kind::kShare &&
+                       (needs.n_dense_lanes == 0 || length == Length::kShorter);
+    if (!raise) {
+      return RefuseSmall(options, bytes_per_token, budget_bytes, needs);
+    }
+    budget_bytes = needs.smallest_bytes;
+  }
+
+  BudgetPlan plan;
+  plan.budget_bytes = budget_bytes;
+  plan.capacity_pages = static_cast<uint32_t>(
+      std::min(needs.whole_pages, (budget_bytes - CostOfPages(shape, cost, 0)) /
+                                      (shape.page_bytes() + cost.per_page)));
+  plan.capacity_pages_max = plan.capacity_pages;
+  plan.holds_whole_text = plan.capacity_pages == needs.whole_pages;
+  plan.protected_pages = static_cast<uint32_t>(needs.protection.pages);
+  plan.n_dense_lanes = static_cast<uint32_t>(needs.n_dense_lanes);
+  plan.text_tokens = static_cast<uint32_t>(needs.text_tokens);
+  plan.text_pages = static_cast<uint32_t>(needs.text_pages);
+  plan.pages_per_lane = plan.text_pages;
+  if (!plan.holds_whole_text && plan.n_dense_lanes == 0) {
+    plan.pages_per_lane = std::min(
+        plan.text_pages, kLanePagesOverMean * plan.mean_pages(shape.n_lanes()));
+  }
+  if (cache.policy == PolicyName::kFull && !plan.holds_whole_text) {
+    return InvalidArgument("budget: policy full keeps everything and needs " +
+                           std::to_string(needs.whole_bytes) + " bytes for " +
+                           std::to_string(needs.text_tokens) + " tokens, not " +
+                           std::to_string(budget_bytes) +
+                           "; raise the budget or choose another policy");
+  }
+  return plan;
+}
+
 }  // namespace
 
 uint64_t CostOfPages(const KvShape& shape, const MetadataCost& cost,
@@ -168,44 +218,18 @@ Result<BudgetPlan> MakeBudgetPlan(const KvShape& shape,
                                   const SequenceOptions& options,
                                   const MetadataCost& cost) {
   if (Status s = CheckOptions(shape, options); !s.ok()) return s;
-  const CacheOptions& cache = options.cache;
-  const Needs needs = NeedsOf(shape, options, cost);
-  // Page numbers are 32 bits wide; a machine runs out of memory before.
-  if (needs.whole_pages > std::numeric_limits<uint32_t>::max() / 2) {
-    return OutOfMemory("sequence of " + std::to_string(needs.text_tokens) +
-                       " tokens: needs " + std::to_string(needs.whole_bytes) +
-                       " bytes of KV; shorten it");
-  }
-  const uint64_t bytes_per_token = shape.bytes_per_token();
-  uint64_t budget_bytes = AllowedBytes(cache, bytes_per_token, needs);
-  if (budget_bytes < needs.smallest_bytes) {
-    if (cache.budget.kind != Budget::Kind::kShare || needs.n_dense_lanes > 0) {
-      return RefuseSmall(options, bytes_per_token, budget_bytes, needs);
-    }
-    budget_bytes = needs.smallest_bytes;
-  }
-
-  BudgetPlan plan;
-  plan.budget_bytes = budget_bytes;
-  plan.capacity_pages = static_cast<uint32_t>(
-      std::min(needs.whole_pages, (budget_bytes - CostOfPages(shape, cost, 0)) /
-                                      (shape.page_bytes() + cost.per_page)));
-  plan.holds_whole_text = plan.capacity_pages == needs.whole_pages;
-  plan.protected_pages = static_cast<uint32_t>(needs.protection.pages);
-  plan.n_dense_lanes = static_cast<uint32_t>(needs.n_dense_lanes);
-  plan.text_pages = static_cast<uint32_t>(needs.text_pages);
-  plan.pages_per_lane = plan.text_pages;
-  if (!plan.holds_whole_text && plan.n_dense_lanes == 0) {
-    plan.pages_per_lane = std::min(
-        plan.text_pages, kLanePagesOverMean * plan.mean_pages(shape.n_lanes()));
-  }
-  if (cache.policy == PolicyName::kFull && !plan.holds_whole_text) {
-    return InvalidArgument("budget: policy full keeps everything and needs " +
-                           std::to_string(needs.whole_bytes) + " bytes for " +
-                           std::to_string(needs.text_tokens) + " tokens, not " +
-                           std::to_string(budget_bytes) +
-                           "; raise the budget or choose another policy");
-  }
+  const uint64_t text_tokens = std::max<uint64_t>(
+      1, uint64_t{options.prompt_tokens} + options.max_new_tokens);
+  const uint64_t longest_tokens =
+      std::max<uint64_t>(text_tokens, options.max_tokens);
+  Result<BudgetPlan> longest =
+      PlanFor(shape, options, longest_tokens, Length::kLongest, cost);
+  if (!longest.ok() || text_tokens == longest_tokens) return longest;
+  Result<BudgetPlan> plan =
+      PlanFor(shape, options, text_tokens, Length::kShorter, cost);
+  if (!plan.ok()) return plan.status();
+  plan->capacity_pages_max = longest->capacity_pages;
+  plan->pages_per_lane = longest->pages_per_lane;
   return plan;
 }
 

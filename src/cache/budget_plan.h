@@ -13,6 +13,11 @@
 // layers; tokens and bytes below it are refused, naming it. No budget needs to
 // hold more than the whole text.
 //
+// A sequence that takes further turns has a plan for every length that it may
+// grow to. None of them pays for fewer pages than the plan of a shorter text,
+// and the longest decides whether the budget is refused: its dense layers too
+// are held against the share of that.
+//
 // Pure functions.
 #pragma once
 
@@ -35,12 +40,15 @@ struct BudgetPlan {
   uint64_t budget_bytes = 0;
   // Pages of all lanes together; the pool has exactly these.
   uint32_t capacity_pages = 0;
-  // The most that one lane may hold.
+  // The same for the longest text of the sequence: what the pool may grow to.
+  uint32_t capacity_pages_max = 0;
+  // The most that one lane may hold, at any length.
   uint32_t pages_per_lane = 0;
   // Pages of a lane that may be protected at once, its open page among them.
   uint32_t protected_pages = 0;
   uint32_t n_dense_lanes = 0;
-  // Pages of the whole expected text in one lane.
+  // The whole expected text, and its pages in one lane.
+  uint32_t text_tokens = 0;
   uint32_t text_pages = 0;
   // The budget pays for the whole expected text.
   bool holds_whole_text = false;
@@ -50,6 +58,7 @@ struct BudgetPlan {
   uint32_t mean_pages(uint32_t n_lanes) const;
 };
 
+// The plan for the expected lengths of the options.
 Result<BudgetPlan> MakeBudgetPlan(const KvShape& shape,
                                   const SequenceOptions& options,
                                   const MetadataCost& cost);

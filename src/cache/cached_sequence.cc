@@ -78,10 +78,11 @@ Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
   Result<BudgetPlan> plan = MakeBudgetPlan(shape, options, cost);
   if (!plan.ok()) return plan.status();
   Result<SequencePages> pages =
-      SequencePages::Create(shape, plan->capacity_pages, plan->pages_per_lane);
+      SequencePages::Create(shape, plan->capacity_pages,
+                            plan->capacity_pages_max, plan->pages_per_lane);
   if (!pages.ok()) return pages.status();
-  std::unique_ptr<CachedSequence> sequence(
-      new CachedSequence(id, shape, options, *plan, cost, *std::move(pages)));
+  std::unique_ptr<CachedSequence> sequence(new CachedSequence(
+      id, shape, context, options, *plan, cost, *std::move(pages)));
   if (!KeepsEverything(options.cache)) {
     sequence->judge_.emplace(shape, kernels, sequence->type_, options, *plan,
                              WindowOf(shape, context, options, *plan),
@@ -91,11 +92,13 @@ Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
 }
 
 CachedSequence::CachedSequence(SequenceId id, const KvShape& shape,
+                               const WindowContext& context,
                                const SequenceOptions& options,
                                const BudgetPlan& plan, const MetadataCost& cost,
                                SequencePages pages)
     : id_(id),
       shape_(shape),
+      context_(context),
       options_(options),
       type_(options.cache.kv_type == KvTypeName::kBF16 ? KvType::kBF16
                                                        : KvType::kF16),
@@ -124,6 +127,33 @@ CachedSequence::Judge::Judge(const KvShape& shape, const KernelTable& kernels,
                Detector(), spread),
       evictor(shape, options, plan, window, pages, *policy, Detector(), spread,
               evidence) {}
+
+Status CachedSequence::AnnounceTurn(uint32_t prompt_tokens,
+                                    uint32_t max_new_tokens) {
+  const uint64_t text_tokens =
+      uint64_t{n_tokens_} + prompt_tokens + max_new_tokens;
+  if (text_tokens <= plan_.text_tokens) return {};
+  if (text_tokens > options_.max_tokens) {
+    return InvalidArgument(
+        "sequence: " + std::to_string(text_tokens) +
+        " tokens are more than the " +
+        std::to_string(std::max(options_.max_tokens, plan_.text_tokens)) +
+        " it was admitted for; admit it for a longer text");
+  }
+  SequenceOptions options = options_;
+  options.prompt_tokens = n_tokens_ + prompt_tokens;
+  options.max_new_tokens = max_new_tokens;
+  Result<BudgetPlan> plan = MakeBudgetPlan(shape_, options, cost_);
+  if (!plan.ok()) return plan.status();
+  options_ = std::move(options);
+  plan_ = *plan;
+  pages_.Grow(plan_.capacity_pages);
+  if (judge_.has_value()) {
+    judge_->evictor.Grow(plan_, WindowOf(shape_, context_, options_, plan_),
+                         n_tokens_);
+  }
+  return {};
+}
 
 SequenceStats CachedSequence::Stats() const {
   const uint64_t n_pages = pages_.pool().n_used();

@@ -2,7 +2,7 @@
 // its budget and, unless nothing may ever leave, what judges the pages.
 //
 // Thread rule: see LaneEvidence and Evictor; what is not per lane is one
-// caller's. Allocates in Create only.
+// caller's. Allocates in Create only, for the longest text.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +42,8 @@ class CachedSequence {
     return judge_.has_value() ? &judge_->evidence : nullptr;
   }
 
+  // See KvCache.
+  Status AnnounceTurn(uint32_t prompt_tokens, uint32_t max_new_tokens);
   SequenceStats Stats() const;
   uint32_t ChunkTokens(uint32_t wanted) const;
   std::vector<PageExplanation> Explain(uint32_t layer, uint32_t kv_head) const;
@@ -76,14 +78,16 @@ class CachedSequence {
   };
 
   CachedSequence(SequenceId id, const KvShape& shape,
-                 const SequenceOptions& options, const BudgetPlan& plan,
-                 const MetadataCost& cost, SequencePages pages);
+                 const WindowContext& context, const SequenceOptions& options,
+                 const BudgetPlan& plan, const MetadataCost& cost,
+                 SequencePages pages);
 
   const SequenceId id_;
   const KvShape shape_;
-  const SequenceOptions options_;
+  const WindowContext context_;
+  SequenceOptions options_;  // lengths as announced last
   const KvType type_;
-  const BudgetPlan plan_;
+  BudgetPlan plan_;
   const MetadataCost cost_;
   SequencePages pages_;
   std::optional<Judge> judge_;

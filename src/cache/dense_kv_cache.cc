@@ -39,6 +39,11 @@ Result<SequenceId> DenseKvCache::AddSequence(const SequenceOptions&) {
   return id;
 }
 
+Status DenseKvCache::AnnounceTurn(SequenceId id, uint32_t, uint32_t) {
+  CHECK(sequences_.contains(id));
+  return {};
+}
+
 void DenseKvCache::RemoveSequence(SequenceId id) {
   CHECK(sequences_.erase(id) == 1);
 }

@@ -35,10 +35,7 @@ Evictor::Evictor(const KvShape& shape, const SequenceOptions& options,
       pinned_(options.pinned),
       ends_(ProtectedEndsOf(options.cache)),
       plan_(plan),
-      sparse_capacity_(plan.capacity_pages -
-                       plan.n_dense_lanes * plan.text_pages),
       n_sparse_(shape.n_lanes() - plan.n_dense_lanes),
-      text_tokens_(options.prompt_tokens + options.max_new_tokens),
       has_window_(HasWindowKeys(options.cache)),
       min_window_pages_(PagesOf(window.limits.min_tokens)),
       pages_(pages),
@@ -52,7 +49,7 @@ Evictor::Evictor(const KvShape& shape, const SequenceOptions& options,
       is_exhausted_(shape.n_lanes()) {}
 
 bool Evictor::EvictsNothing(uint32_t n_tokens) const {
-  return plan_.holds_whole_text && n_tokens <= text_tokens_;
+  return plan_.holds_whole_text && n_tokens <= plan_.text_tokens;
 }
 
 // Dense lanes hold the whole text.
@@ -91,7 +88,7 @@ Status Evictor::MakeRoom(uint32_t n_tokens, uint32_t pages_to_open,
           "budget: all " + std::to_string(plan_.capacity_pages) +
           " pages are in use and protected at token " +
           std::to_string(n_tokens) + ", longer than the " +
-          std::to_string(text_tokens_) +
+          std::to_string(plan_.text_tokens) +
           " tokens announced; raise the budget or announce more tokens");
     }
     const uint32_t keep = pages_.table(lane).n_pages() - 1;
@@ -120,9 +117,9 @@ uint32_t Evictor::PagesToKeep(uint32_t lane, uint32_t pages_to_open) const {
   if (pages_to_open > 1) {
     // Targets leave room for one page per lane; a chunk needs more. Each lane
     // gives in proportion to what it has.
+    const uint32_t capacity = SparseCapacity();
     const uint32_t total =
-        sparse_capacity_ -
-        std::min(sparse_capacity_, n_sparse_ * pages_to_open);
+        capacity - std::min(capacity, n_sparse_ * pages_to_open);
     if (total < target_total_) target = target * total / target_total_;
   }
   const uint32_t lane_capacity = pages_.table(lane).capacity();
@@ -183,16 +180,29 @@ void Evictor::UpdateTargets(uint32_t n_tokens, uint32_t n_new) {
   if (n_sparse_ == 0) return;
   // Targets hold still while the lanes take their turns, so that all of them
   // plan for the same total.
-  if (n_new > 1 || n_tokens % kPageTokens == 0) {
-    uint32_t total = sparse_capacity_ - std::min(sparse_capacity_, n_sparse_);
-    if (has_window_) {
-      const uint32_t window_pages =
-          std::max(1u, controller_.window_tokens() / kPageTokens);
-      total = std::min(total, n_sparse_ * (window_pages - 1));
-    }
-    target_total_ = std::max(total, n_sparse_ * plan_.protected_pages);
-    spread_.Respread(n_tokens, target_total_);
+  if (n_new > 1 || n_tokens % kPageTokens == 0) SetTargets(n_tokens);
+  under_pressure_ = SparsePages(n_tokens) > target_total_;
+}
+
+void Evictor::SetTargets(uint32_t n_tokens) {
+  uint32_t total = SparseCapacity() - std::min(SparseCapacity(), n_sparse_);
+  if (has_window_) {
+    const uint32_t window_pages =
+        std::max(1u, controller_.window_tokens() / kPageTokens);
+    total = std::min(total, n_sparse_ * (window_pages - 1));
   }
+  target_total_ = std::max(total, n_sparse_ * plan_.protected_pages);
+  spread_.Respread(n_tokens, target_total_);
+}
+
+void Evictor::Grow(const BudgetPlan& plan,
+                   const WindowController::Options& window, uint32_t n_tokens) {
+  plan_ = plan;
+  min_window_pages_ = PagesOf(window.limits.min_tokens);
+  controller_.Grow(window.limits, window.budget_tokens, window.switch_tokens);
+  for (LanePlan& lane_plan : plans_) lane_plan.n = 0;
+  if (n_sparse_ == 0) return;
+  SetTargets(n_tokens);
   under_pressure_ = SparsePages(n_tokens) > target_total_;
 }
 

@@ -75,6 +75,11 @@ class Evictor {
   void PlanLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new,
                 PlanScratch& scratch);
 
+  // Between steps: the sequence, of n_tokens so far, may hold more from now on.
+  // What was planned to leave for the sake of the old budget stays.
+  void Grow(const BudgetPlan& plan, const WindowController::Options& window,
+            uint32_t n_tokens);
+
   uint32_t window_tokens() const { return controller_.window_tokens(); }
   double pattern_change() const {
     return detector_ == nullptr ? 0 : detector_->change();
@@ -96,6 +101,12 @@ class Evictor {
   }
   bool IsDense(uint32_t lane) const { return lane < plan_.n_dense_lanes; }
   bool EvictsNothing(uint32_t n_tokens) const;
+  // Pages that the lanes which may evict may hold when the dense ones hold the
+  // whole text.
+  uint32_t SparseCapacity() const {
+    return plan_.capacity_pages - plan_.n_dense_lanes * plan_.text_pages;
+  }
+  void SetTargets(uint32_t n_tokens);
   // Pages that the lanes which may evict hold now.
   uint32_t SparsePages(uint32_t n_tokens) const;
   // Pages `lane` may keep before every lane opens `pages_to_open` new ones.
@@ -113,14 +124,10 @@ class Evictor {
   const CacheOptions options_;
   const std::vector<PositionRange> pinned_;
   const ProtectedEnds ends_;
-  const BudgetPlan plan_;
-  // Lanes that may evict, and the pages they may hold when the dense ones hold
-  // the whole text.
-  const uint32_t sparse_capacity_;
-  const uint32_t n_sparse_;
-  const uint32_t text_tokens_;
+  BudgetPlan plan_;
+  const uint32_t n_sparse_;  // lanes that may evict
   const bool has_window_;
-  const uint32_t min_window_pages_;
+  uint32_t min_window_pages_;
   SequencePages& pages_;
   EvictionPolicy& policy_;
   PatternDetector* const detector_;

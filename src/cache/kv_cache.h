@@ -48,6 +48,9 @@ struct SequenceOptions {
   CacheOptions cache;
   uint32_t prompt_tokens = 0;   // expected lengths; a share of the budget and
   uint32_t max_new_tokens = 0;  // the hybrid switch are computed from them
+  // The longest that further turns may make the sequence (AnnounceTurn). No
+  // more than the lengths above: there are none.
+  uint32_t max_tokens = 0;
   std::vector<PositionRange> pinned;  // never evicted (system prompt, template)
 };
 
@@ -92,6 +95,15 @@ class KvCache {
   // Admits a sequence. kInvalidArgument names the smallest legal budget when
   // the given one is below it; kOutOfMemory when the machine cannot hold it.
   virtual Result<SequenceId> AddSequence(const SequenceOptions& options) = 0;
+  // The next turn of a sequence: prompt_tokens more to read, then up to
+  // max_new_tokens more. Between steps. If that makes a longer text than was
+  // expected so far, budget and window are computed anew for that text, as if
+  // the sequence had been admitted for it; a hybrid window moves again until
+  // half of it. Otherwise nothing changes, so a budget never falls.
+  // kInvalidArgument when the text would pass the longest length of the
+  // admission.
+  virtual Status AnnounceTurn(SequenceId id, uint32_t prompt_tokens,
+                              uint32_t max_new_tokens) = 0;
   // Frees all pages of the sequence, at once.
   virtual void RemoveSequence(SequenceId id) = 0;
   virtual SequenceStats Stats(SequenceId id) const = 0;

@@ -41,6 +41,11 @@ Result<SequenceId> PagedKvCache::AddSequence(const SequenceOptions& options) {
   return id;
 }
 
+Status PagedKvCache::AnnounceTurn(SequenceId id, uint32_t prompt_tokens,
+                                  uint32_t max_new_tokens) {
+  return Find(id).AnnounceTurn(prompt_tokens, max_new_tokens);
+}
+
 void PagedKvCache::RemoveSequence(SequenceId id) {
   CHECK(sequences_.erase(id) == 1);
 }

@@ -3,8 +3,8 @@
 // evicting the pages that its policy values least.
 //
 // A sequence owns a pool of pages with exactly as many as its budget pays for,
-// so the cap cannot be passed by mistake and removing a sequence gives all of
-// its memory back at once.
+// and addresses for those of its longest text, so the cap cannot be passed by
+// mistake and removing a sequence gives all of its memory back at once.
 //
 // Results depend on the calls alone, not on the size of the team: attention is
 // split at fixed slots and merged in a fixed order, and every decision is made
@@ -48,6 +48,8 @@ class PagedKvCache final : public KvCache {
 
   const KvShape& shape() const override { return shape_; }
   Result<SequenceId> AddSequence(const SequenceOptions& options) override;
+  Status AnnounceTurn(SequenceId id, uint32_t prompt_tokens,
+                      uint32_t max_new_tokens) override;
   void RemoveSequence(SequenceId id) override;
   SequenceStats Stats(SequenceId id) const override;
   std::vector<uint32_t> ResidentPositions(SequenceId id, uint32_t layer,

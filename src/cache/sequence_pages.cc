@@ -8,8 +8,10 @@ namespace lkv {
 
 Result<SequencePages> SequencePages::Create(const KvShape& shape,
                                             uint32_t capacity_pages,
+                                            uint32_t capacity_pages_max,
                                             uint32_t pages_per_lane) {
-  Result<PagePool> pool = PagePool::Create(shape.page_bytes(), capacity_pages);
+  Result<PagePool> pool =
+      PagePool::Create(shape.page_bytes(), capacity_pages, capacity_pages_max);
   if (!pool.ok()) return pool.status();
   return SequencePages(*std::move(pool), shape.n_lanes(), pages_per_lane);
 }

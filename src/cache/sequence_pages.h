@@ -16,9 +16,14 @@ namespace lkv {
 
 class SequencePages {
  public:
+  // capacity_pages of all lanes together, which may Grow to
+  // capacity_pages_max.
   static Result<SequencePages> Create(const KvShape& shape,
                                       uint32_t capacity_pages,
+                                      uint32_t capacity_pages_max,
                                       uint32_t pages_per_lane);
+  // Requires what PagePool::Grow does.
+  void Grow(uint32_t capacity_pages) { pool_.Grow(capacity_pages); }
 
   // Opens the pages that `n_new` tokens at positions n_tokens, n_tokens + 1,
   // ... need in every lane and counts these tokens as present. Requires the

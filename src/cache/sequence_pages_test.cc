@@ -31,7 +31,7 @@ void ExpectPayloads(SequencePages& pages) {
 SequencePages Filled(uint32_t pages_per_lane) {
   SequencePages pages =
       SequencePages::Create(kShape, kShape.n_lanes() * pages_per_lane,
-                            pages_per_lane)
+                            kShape.n_lanes() * pages_per_lane, pages_per_lane)
           .value();
   pages.Extend(0, pages_per_lane * kPageTokens);
   for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {
@@ -44,7 +44,7 @@ SequencePages Filled(uint32_t pages_per_lane) {
 }
 
 TEST(SequencePagesTest, ExtendOpensPagesOnlyAtPageBorders) {
-  SequencePages pages = SequencePages::Create(kShape, 80, 2).value();
+  SequencePages pages = SequencePages::Create(kShape, 80, 80, 2).value();
   EXPECT_EQ(SequencePages::PagesToOpen(0, 1), 1u);
   EXPECT_EQ(SequencePages::PagesToOpen(1, 15), 0u);
   EXPECT_EQ(SequencePages::PagesToOpen(15, 2), 1u);

@@ -27,11 +27,34 @@ double WindowLawTokens(WindowLaw law, double base_tokens, double change,
 }
 
 WindowController::WindowController(const Options& options) : options_(options) {
-  const WindowLimits& limits = options.limits;
+  CheckLimits();
+  window_tokens_ =
+      may_evict() ? options.limits.max_tokens : options.budget_tokens;
+}
+
+void WindowController::CheckLimits() const {
+  const WindowLimits& limits = options_.limits;
   CHECK(limits.min_tokens <= limits.base_tokens &&
         limits.base_tokens <= limits.max_tokens &&
-        limits.max_tokens <= options.budget_tokens);
-  window_tokens_ = may_evict() ? limits.max_tokens : options.budget_tokens;
+        limits.max_tokens <= options_.budget_tokens);
+}
+
+void WindowController::Grow(const WindowLimits& limits, uint32_t budget_tokens,
+                            uint32_t switch_tokens) {
+  const bool at_max = window_tokens_ == options_.limits.max_tokens;
+  options_.limits = limits;
+  options_.budget_tokens = budget_tokens;
+  options_.switch_tokens = switch_tokens;
+  CheckLimits();
+  frozen_ = false;
+  if (!may_evict()) {
+    window_tokens_ = budget_tokens;
+  } else if (at_max) {
+    window_tokens_ = limits.max_tokens;
+  } else {
+    window_tokens_ =
+        std::clamp(window_tokens_, limits.min_tokens, limits.max_tokens);
+  }
 }
 
 EvictionRule WindowController::rule() const {

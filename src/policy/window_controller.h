@@ -54,6 +54,12 @@ class WindowController {
   // of n tokens counts as n steps of dwelling.
   void Update(double change, uint32_t n_tokens);
 
+  // The expected text has grown: new limits, budget and hybrid switch; the
+  // other options stay. A window at its maximum stays there. The hybrid
+  // strategy freezes anew, at once where the switch lies behind.
+  void Grow(const WindowLimits& limits, uint32_t budget_tokens,
+            uint32_t switch_tokens);
+
   // Tokens wanted resident: the budget during warm-up, then within [min, max];
   // a multiple of the page size unless a limit is not.
   uint32_t window_tokens() const { return window_tokens_; }
@@ -63,6 +69,7 @@ class WindowController {
   EvictionRule rule() const;
 
  private:
+  void CheckLimits() const;
   uint32_t TargetTokens(double change) const;
 
   Options options_;

@@ -28,17 +28,23 @@ size_t CeilDiv(size_t n, size_t d) { return (n + d - 1) / d; }
 }  // namespace
 
 Result<PagePool> PagePool::Create(size_t page_bytes, uint32_t capacity_pages) {
+  return Create(page_bytes, capacity_pages, capacity_pages);
+}
+
+Result<PagePool> PagePool::Create(size_t page_bytes, uint32_t capacity_pages,
+                                  uint32_t capacity_pages_max) {
   CHECK(page_bytes > 0 && page_bytes % 64 == 0 && capacity_pages > 0);
-  if (page_bytes > MachineBytes() / capacity_pages) {
+  CHECK(capacity_pages <= capacity_pages_max);
+  if (page_bytes > MachineBytes() / capacity_pages_max) {
     return OutOfMemory(
-        "page pool: " + std::to_string(capacity_pages) + " pages of " +
+        "page pool: " + std::to_string(capacity_pages_max) + " pages of " +
         std::to_string(page_bytes) + " bytes exceed the " +
         std::to_string(MachineBytes()) +
         " bytes of this machine; use a smaller budget or a shorter context");
   }
-  const bool huge = page_bytes * capacity_pages >= kHugeFromBytes &&
+  const bool huge = page_bytes * capacity_pages_max >= kHugeFromBytes &&
                     kHugePageBytes % page_bytes == 0;
-  PagePool pool(page_bytes, capacity_pages,
+  PagePool pool(page_bytes, capacity_pages, capacity_pages_max,
                 huge ? static_cast<uint32_t>(kHugePageBytes / page_bytes)
                      : kSmallSlabPages);
   if (Status s = pool.Reserve(); !s.ok()) return s;
@@ -46,15 +52,16 @@ Result<PagePool> PagePool::Create(size_t page_bytes, uint32_t capacity_pages) {
 }
 
 PagePool::PagePool(size_t page_bytes, uint32_t capacity_pages,
-                   uint32_t slab_pages)
+                   uint32_t capacity_pages_max, uint32_t slab_pages)
     : page_bytes_(page_bytes),
       capacity_(capacity_pages),
+      capacity_max_(capacity_pages_max),
       slab_pages_(slab_pages),
-      used_in_slab_(CeilDiv(capacity_pages, slab_pages)),
-      free_(CeilDiv(capacity_pages, 64), ~uint64_t{0}),
+      used_in_slab_(CeilDiv(capacity_pages_max, slab_pages)),
+      free_(CeilDiv(capacity_pages_max, 64), ~uint64_t{0}),
       words_with_free_(CeilDiv(free_.size(), 64)) {
-  if (capacity_pages % 64 != 0) {
-    free_.back() = (uint64_t{1} << capacity_pages % 64) - 1;
+  if (capacity_pages_max % 64 != 0) {
+    free_.back() = (uint64_t{1} << capacity_pages_max % 64) - 1;
   }
   for (size_t word = 0; word < free_.size(); ++word) {
     words_with_free_[word / 64] |= uint64_t{1} << word % 64;
@@ -77,11 +84,23 @@ Status PagePool::Reserve() {
   base_ = reinterpret_cast<uint8_t*>(CeilDiv(address, kHugePageBytes) *
                                      kHugePageBytes);
   // Advice: a kernel without huge pages refuses it, and all works without.
+  static_cast<void>(madvise(reserved_, reserved_bytes_, MADV_NOHUGEPAGE));
+  AdviseHugePages();
+  return {};
+}
+
+// For the slabs that lie wholly within the capacity.
+void PagePool::AdviseHugePages() {
+  const size_t slab_bytes = slab_pages_ * page_bytes_;
   const size_t huge_bytes =
       slab_bytes == kHugePageBytes ? capacity_ / slab_pages_ * slab_bytes : 0;
-  static_cast<void>(madvise(reserved_, reserved_bytes_, MADV_NOHUGEPAGE));
   static_cast<void>(madvise(base_, huge_bytes, MADV_HUGEPAGE));
-  return {};
+}
+
+void PagePool::Grow(uint32_t capacity_pages) {
+  CHECK(capacity_ <= capacity_pages && capacity_pages <= capacity_max_);
+  capacity_ = capacity_pages;
+  AdviseHugePages();
 }
 
 PagePool::PagePool(PagePool&& other) noexcept
@@ -90,6 +109,7 @@ PagePool::PagePool(PagePool&& other) noexcept
       reserved_bytes_(other.reserved_bytes_),
       page_bytes_(other.page_bytes_),
       capacity_(other.capacity_),
+      capacity_max_(other.capacity_max_),
       slab_pages_(other.slab_pages_),
       n_used_(other.n_used_),
       n_slabs_in_use_(other.n_slabs_in_use_),

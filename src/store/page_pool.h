@@ -1,5 +1,5 @@
-// PagePool: a fixed number of equally sized pages in one reserved range of
-// addresses.
+// PagePool: a given number of equally sized pages in one reserved range of
+// addresses, up to a size that it may grow to later.
 //
 // Memory is taken from the system when a page is first written and given back
 // slab by slab, as soon as no page of a slab is in use. Take() prefers the
@@ -34,6 +34,9 @@ class PagePool {
   // Reserves addresses, not memory. Requires page_bytes to be a multiple of
   // 64. kOutOfMemory when the pages would not fit this machine.
   static Result<PagePool> Create(size_t page_bytes, uint32_t capacity_pages);
+  // Reserves the addresses of capacity_pages_max >= capacity_pages pages.
+  static Result<PagePool> Create(size_t page_bytes, uint32_t capacity_pages,
+                                 uint32_t capacity_pages_max);
 
   ~PagePool();
   PagePool(PagePool&& other) noexcept;
@@ -44,12 +47,17 @@ class PagePool {
   // Requires a page that Take() returned and that was not given since.
   void Give(PageId id);
 
+  // Allows more pages. Requires capacity() <= capacity_pages <=
+  // capacity_max(). Allocates nothing; pages stay where they are.
+  void Grow(uint32_t capacity_pages);
+
   const uint8_t* base() const { return base_; }
   uint8_t* PageData(PageId id) {
     return base_ + page_bytes_ * static_cast<uint32_t>(id);
   }
   size_t page_bytes() const { return page_bytes_; }
   uint32_t capacity() const { return capacity_; }
+  uint32_t capacity_max() const { return capacity_max_; }
   uint32_t n_used() const { return n_used_; }
   uint32_t n_free() const { return capacity_ - n_used_; }
   // Pages that return to the system together.
@@ -58,19 +66,23 @@ class PagePool {
   uint32_t n_slabs_in_use() const { return n_slabs_in_use_; }
 
  private:
-  PagePool(size_t page_bytes, uint32_t capacity_pages, uint32_t slab_pages);
+  PagePool(size_t page_bytes, uint32_t capacity_pages,
+           uint32_t capacity_pages_max, uint32_t slab_pages);
   Status Reserve();
+  void AdviseHugePages();
 
   uint8_t* base_ = nullptr;
   void* reserved_ = nullptr;
   size_t reserved_bytes_ = 0;
   size_t page_bytes_;
   uint32_t capacity_;
+  uint32_t capacity_max_;
   uint32_t slab_pages_;
   uint32_t n_used_ = 0;
   uint32_t n_slabs_in_use_ = 0;
   std::vector<uint32_t> used_in_slab_;  // [n_slabs]
-  // Bit p of free_[w]: page 64 w + p is free.
+  // Bit p of free_[w]: page 64 w + p is free. Those behind the capacity are,
+  // but the lowest free page never lies there.
   std::vector<uint64_t> free_;
   // Bit w % 64 of words_with_free_[w / 64]: free_[w] is not zero.
   std::vector<uint64_t> words_with_free_;
