@@ -154,5 +154,57 @@ TEST(BudgetPlanTest, ShareOfNothingOrNotANumberIsRefused) {
   }
 }
 
+TEST(BudgetPlanTest, NoLongerTextHasFewerPagesAndTheLongestHasTheMost) {
+  for (Budget budget : {Budget{}, Share(0.01), Share(0.25), Share(0.97),
+                        Tokens(700), Bytes(60 << 20)}) {
+    for (uint32_t dense_layers : {0u, 1u}) {
+      SequenceOptions options = Text(1, budget);
+      options.max_tokens = 4000;
+      options.cache.dense_layers = dense_layers;
+      options.pinned = {{100, 130}};
+      if (!MakeBudgetPlan(kShape, options, kCost).ok()) {
+        EXPECT_EQ(dense_layers, 1u);  // 1 % cannot hold 1 layer of 30
+        continue;
+      }
+      BudgetPlan before;
+      for (uint32_t n_tokens = 1; n_tokens <= 4000; ++n_tokens) {
+        options.prompt_tokens = n_tokens;
+        options.max_new_tokens = 0;
+        const BudgetPlan plan = MakeBudgetPlan(kShape, options, kCost).value();
+        ASSERT_GE(plan.budget_bytes, before.budget_bytes) << n_tokens;
+        ASSERT_GE(plan.capacity_pages, before.capacity_pages) << n_tokens;
+        ASSERT_LE(plan.capacity_pages, plan.capacity_pages_max) << n_tokens;
+        if (n_tokens > 1) {
+          ASSERT_EQ(plan.capacity_pages_max, before.capacity_pages_max);
+          ASSERT_EQ(plan.pages_per_lane, before.pages_per_lane);
+        }
+        if (plan.holds_whole_text) {
+          ASSERT_LE(plan.text_pages, plan.pages_per_lane) << n_tokens;
+        }
+        ASSERT_LE(CostOfPages(kShape, kCost, plan.capacity_pages),
+                  plan.budget_bytes);
+        before = plan;
+      }
+      EXPECT_EQ(before.capacity_pages, before.capacity_pages_max);
+    }
+  }
+}
+
+TEST(BudgetPlanTest, TheLongestTextDecidesWhetherABudgetIsRefused) {
+  // 200 tokens are held whole; of 4000 too few could be chosen.
+  SequenceOptions options = Text(200, Tokens(220));
+  EXPECT_TRUE(MakeBudgetPlan(kShape, options, kCost).ok());
+  options.max_tokens = 4000;
+  EXPECT_FALSE(MakeBudgetPlan(kShape, options, kCost).ok());
+
+  // A short text needs more than its share, and gets it for the sake of the
+  // longer ones.
+  options = Text(200, Share(0.25));
+  options.cache.dense_layers = 1;
+  EXPECT_FALSE(MakeBudgetPlan(kShape, options, kCost).ok());
+  options.max_tokens = 4000;
+  EXPECT_TRUE(MakeBudgetPlan(kShape, options, kCost).value().holds_whole_text);
+}
+
 }  // namespace
 }  // namespace lkv

@@ -373,5 +373,160 @@ TEST(PagedKvCacheTest, MetadataIsAtMostFourPercentOfPayload) {
             0.04 * (stats.resident_bytes - stats.metadata_bytes));
 }
 
+// A chat of up to `max_tokens` under a quarter, small in what it protects.
+SequenceOptions Chat(PolicyName policy, uint32_t max_tokens) {
+  SequenceOptions options =
+      Small(policy, {.kind = Budget::Kind::kShare, .share = 0.25});
+  options.prompt_tokens = 0;
+  options.max_new_tokens = 0;
+  options.max_tokens = max_tokens;
+  return options;
+}
+
+TEST(PagedKvCacheTest, ABudgetIsTheShareOfTheTextExpectedAfterTheTurn) {
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  DrivenSequence chat = drive.Add(Chat(PolicyName::kLookahead, 3000), 1);
+  const auto quarter = [](uint64_t n_tokens) {
+    return n_tokens * kShape.bytes_per_token() / 4;
+  };
+
+  // What must stay is more than a quarter of 80 tokens: all of them stay.
+  ASSERT_TRUE(cache.AnnounceTurn(chat.id, 40, 40).ok());
+  EXPECT_GT(cache.Stats(chat.id).budget_bytes, quarter(80));
+  EXPECT_EQ(cache.ChunkTokens(chat.id, 40), 40u);
+  drive.Prefill(chat, 40, 512);
+  for (int i = 0; i < 20; ++i) drive.Step(chat, 1);
+  EXPECT_EQ(cache.Stats(chat.id).evicted_tokens, 0u);
+
+  ASSERT_TRUE(cache.AnnounceTurn(chat.id, 700, 140).ok());
+  EXPECT_EQ(cache.Stats(chat.id).budget_bytes, quarter(60 + 700 + 140));
+  drive.Prefill(chat, 700, 512);
+  EXPECT_GT(cache.Stats(chat.id).evicted_tokens, 0u);
+
+  // The turn was shorter than announced, and so is the next one.
+  ASSERT_TRUE(cache.AnnounceTurn(chat.id, 10, 20).ok());
+  EXPECT_EQ(cache.Stats(chat.id).budget_bytes, quarter(900));
+  drive.Prefill(chat, 10, 512);
+
+  ASSERT_TRUE(cache.AnnounceTurn(chat.id, 2000, 230).ok());
+  EXPECT_EQ(cache.Stats(chat.id).budget_bytes, quarter(3000));
+  drive.Prefill(chat, 2000, 512);
+  for (int i = 0; i < 100; ++i) drive.Step(chat, 1);
+  // The room of the last turn is used, not only granted.
+  EXPECT_GT(cache.Stats(chat.id).resident_bytes_max,
+            quarter(3000) - 2 * kShape.n_lanes() * kShape.page_bytes());
+
+  const Status too_long = cache.AnnounceTurn(chat.id, 131, 0);
+  EXPECT_EQ(too_long.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(too_long.message().find("3000"), std::string::npos);
+  EXPECT_TRUE(cache.AnnounceTurn(chat.id, 130, 0).ok());
+}
+
+TEST(PagedKvCacheTest, BudgetHoldsAtEveryMomentOfTurnsOfAnyLength) {
+  std::mt19937 rng(5);
+  constexpr PolicyName kPolicies[] = {PolicyName::kLookahead, PolicyName::kH2o,
+                                      PolicyName::kStreaming};
+  for (int scenario = 0; scenario < 12; ++scenario) {
+    SequenceOptions options = Chat(kPolicies[scenario % 3], 1500);
+    options.cache.budget.share = 0.1 + 0.1 * (rng() % 10);
+    options.cache.recent_tokens = 1 + rng() % 40;
+    if (rng() % 2 == 0) options.pinned = {{20, 30}, {50, 65}};
+    if (rng() % 2 == 0) {
+      options.cache.base_window_tokens = 100 + rng() % 200;
+      options.cache.warmup_tokens = rng() % 300;
+      options.cache.window_strategy =
+          rng() % 2 == 0 ? WindowStrategy::kHybrid : WindowStrategy::kDynamic;
+    }
+    if (rng() % 3 == 0) options.cache.lane_spread = LaneSpreadMode::kMass;
+    PagedKvCache cache(kShape, Threads(1));
+    CacheDriver drive(cache, 1);
+    drive.query_scale = 1 + rng() % 5;
+    DrivenSequence chat = drive.Add(options, scenario);
+    uint64_t budget_before = 0;
+    while (chat.n_tokens < 1200) {
+      const uint32_t n_prompt = 1 + rng() % 200;
+      const uint32_t n_new = rng() % 100;
+      ASSERT_TRUE(cache.AnnounceTurn(chat.id, n_prompt, n_new).ok());
+      const uint64_t budget = cache.Stats(chat.id).budget_bytes;
+      ASSERT_GE(budget, budget_before);
+      budget_before = budget;
+      const uint32_t prompt_end = chat.n_tokens + n_prompt;
+      const uint32_t end = prompt_end + rng() % (n_new + 1);
+      while (chat.n_tokens < end) {
+        const uint32_t n =
+            chat.n_tokens < prompt_end
+                ? cache.ChunkTokens(chat.id, prompt_end - chat.n_tokens)
+                : 1;
+        ASSERT_FALSE(drive.Step(chat, n).empty()) << drive.status.message();
+        const SequenceStats stats = cache.Stats(chat.id);
+        ASSERT_LE(stats.resident_bytes, budget);
+        ASSERT_LE(stats.resident_bytes_max, budget);
+        ASSERT_EQ(stats.resident_bytes,
+                  PayloadBytes(cache, chat.id) + stats.metadata_bytes);
+      }
+    }
+  }
+}
+
+TEST(PagedKvCacheTest, ATurnAnnouncedFirstIsLikeAnAdmissionForIt) {
+  std::vector<uint32_t> resident[2];
+  for (int announced = 0; announced < 2; ++announced) {
+    PagedKvCache cache(kShape, Threads(1));
+    CacheDriver drive(cache, 1);
+    SequenceOptions options = Chat(PolicyName::kLookahead, 1000);
+    options.cache.lane_spread = LaneSpreadMode::kMass;
+    options.cache.base_window_tokens = 192;
+    options.cache.window_strategy = WindowStrategy::kHybrid;
+    if (announced == 0) {
+      options.prompt_tokens = 900;
+      options.max_new_tokens = 100;
+    }
+    DrivenSequence sequence = drive.Add(options, 1);
+    ASSERT_TRUE(cache.AnnounceTurn(sequence.id, 900, 100).ok());
+    drive.Prefill(sequence, 900, 512);
+    for (int i = 0; i < 100; ++i) drive.Step(sequence, 1);
+    EXPECT_GT(cache.Stats(sequence.id).evicted_tokens, 700u);
+    for (uint32_t layer = 0; layer < kShape.n_layers; ++layer) {
+      for (uint32_t pos : cache.ResidentPositions(sequence.id, layer, 1)) {
+        resident[announced].push_back(pos);
+      }
+    }
+  }
+  EXPECT_EQ(resident[0], resident[1]);
+}
+
+TEST(PagedKvCacheTest, WhatWasPlannedToLeaveStaysWhenTheBudgetGrows) {
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  DrivenSequence chat = drive.Add(Chat(PolicyName::kLookahead, 4000), 1);
+  ASSERT_TRUE(cache.AnnounceTurn(chat.id, 600, 100).ok());
+  drive.Prefill(chat, 600, 512);
+  for (int i = 0; i < 50; ++i) drive.Step(chat, 1);
+  const uint64_t n_evicted = cache.Stats(chat.id).evicted_tokens;
+  ASSERT_GT(n_evicted, 300u);
+  ASSERT_TRUE(cache.AnnounceTurn(chat.id, 3000, 100).ok());
+  drive.Prefill(chat, 160, 160);
+  for (int i = 0; i < 32; ++i) drive.Step(chat, 1);
+  EXPECT_EQ(cache.Stats(chat.id).evicted_tokens, n_evicted);
+}
+
+TEST(PagedKvCacheTest, StepsAllocateNothingAfterTheBudgetHasGrown) {
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  SequenceOptions options = Chat(PolicyName::kLookahead, 2000);
+  options.cache.base_window_tokens = 160;
+  DrivenSequence chat = drive.Add(options, 1);
+  ASSERT_TRUE(cache.AnnounceTurn(chat.id, 100, 10).ok());
+  drive.Prefill(chat, 100, 512);
+  ASSERT_TRUE(cache.AnnounceTurn(chat.id, 1, 1500).ok());
+  ConstantDecoder decoder(cache, 1);
+  const StepEntry entries[] = {{chat.id, 1}};
+  const uint64_t before = allocations;
+  for (int i = 0; i < 600; ++i) ASSERT_TRUE(decoder.Step(entries));
+  EXPECT_EQ(allocations, before);
+  EXPECT_GT(cache.Stats(chat.id).evicted_tokens, 200u);
+}
+
 }  // namespace
 }  // namespace lkv

@@ -157,5 +157,50 @@ TEST(WindowControllerTest, AStaticWindowNeverMoves) {
   }
 }
 
+WindowLimits Limits(uint32_t base, uint32_t min, uint32_t max) {
+  return {.base_tokens = base, .min_tokens = min, .max_tokens = max};
+}
+
+TEST(WindowControllerTest, AWindowAtItsMaximumGrowsWithIt) {
+  WindowController controller(Dynamic());
+  controller.Grow(Limits(1024, 256, 6000), 8000, 0);
+  EXPECT_EQ(controller.window_tokens(), 6000u);
+
+  WindowController::Options warming_up = Dynamic();
+  warming_up.warmup_tokens = 100;
+  WindowController other(warming_up);
+  other.Grow(Limits(1024, 256, 6000), 8000, 0);
+  EXPECT_EQ(other.window_tokens(), 8000u);
+  other.Update(0, 100);
+  EXPECT_EQ(other.window_tokens(), 6000u);
+}
+
+TEST(WindowControllerTest, AWindowThatHasShrunkStaysUnlessItsMinimumGrows) {
+  WindowController controller(Dynamic());
+  controller.Update(0, kLate);
+  ASSERT_EQ(controller.window_tokens(), 480u);
+  controller.Grow(Limits(1024, 256, 6000), 8000, 0);
+  EXPECT_EQ(controller.window_tokens(), 480u);
+  controller.Grow(Limits(1024, 640, 6000), 8000, 0);
+  EXPECT_EQ(controller.window_tokens(), 640u);
+}
+
+TEST(WindowControllerTest, HybridMovesAgainUntilHalfOfTheLongerText) {
+  WindowController::Options options = Dynamic();
+  options.strategy = WindowStrategy::kHybrid;
+  options.switch_tokens = kLate;
+  WindowController controller(options);
+  controller.Update(0, kLate);
+  ASSERT_EQ(controller.rule(), EvictionRule::kScoreThreshold);
+  controller.Grow(options.limits, options.budget_tokens, kLate + 100);
+  EXPECT_EQ(controller.rule(), EvictionRule::kSizeAware);
+  controller.Update(0.3, kLate + 50);
+  EXPECT_EQ(controller.window_tokens(), 4000u);
+  EXPECT_EQ(controller.rule(), EvictionRule::kSizeAware);
+  controller.Update(0, kLate + 100);
+  EXPECT_EQ(controller.rule(), EvictionRule::kScoreThreshold);
+  EXPECT_EQ(controller.window_tokens(), 480u);
+}
+
 }  // namespace
 }  // namespace lkv

@@ -147,5 +147,36 @@ TEST(PagePoolDeathTest, GivingAPageTwiceIsOurBug) {
   EXPECT_DEATH(pool.Give(id), "CHECK failed");
 }
 
+TEST(PagePoolTest, GrowsInPlaceAndHandsOutNoPageBeyondItsCapacity) {
+  constexpr uint32_t kSmall = 70;
+  constexpr uint32_t kLarge = 5000;
+  PagePool pool = PagePool::Create(4096, kSmall, kLarge).value();
+  EXPECT_EQ(pool.capacity(), kSmall);
+  EXPECT_EQ(pool.capacity_max(), kLarge);
+  for (uint32_t i = 0; i < kSmall; ++i) {
+    std::memset(pool.PageData(pool.Take()), static_cast<int>(i), 4096);
+  }
+  EXPECT_EQ(pool.n_free(), 0u);
+  EXPECT_DEATH(pool.Take(), "");
+  pool.Give(PageId{5});
+  pool.Give(PageId{69});
+
+  const uint8_t* base = pool.base();
+  pool.Grow(100);
+  pool.Grow(kLarge);
+  EXPECT_EQ(pool.base(), base);
+  EXPECT_EQ(pool.n_free(), kLarge - kSmall + 2);
+  for (uint32_t i = 0; i < kSmall; ++i) {
+    if (i == 5 || i == 69) continue;
+    EXPECT_EQ(pool.PageData(PageId{i})[4095], i);
+  }
+  EXPECT_EQ(Index(pool.Take()), 5u);
+  for (uint32_t i = kSmall - 1; i < kLarge; ++i) {
+    ASSERT_EQ(Index(pool.Take()), i);
+  }
+  EXPECT_DEATH(pool.Grow(kLarge + 1), "");
+  EXPECT_DEATH(pool.Grow(kLarge - 1), "");
+}
+
 }  // namespace
 }  // namespace lkv
