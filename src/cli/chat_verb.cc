@@ -162,7 +162,10 @@ void ChatVerb::AddTo(CLI::App& app) {
   verb->footer(
       "The conversation may grow to --ctx, by default the length the model "
       "was\n"
-      "trained for. A budget given as a share is a share of that.\n\n"
+      "trained for. A budget given as a share is, at every turn, a share of "
+      "the\n"
+      "conversation with the reply to come (-n), so it grows with the "
+      "turns.\n\n"
       "Example:\n"
       "  lkv chat --budget 25% --system 'Answer briefly.'\n"
       "  printf 'Hello.\\nWhat did I say?\\n' | lkv chat");

@@ -17,10 +17,12 @@ Result<std::vector<int32_t>> Conversation::BeginSequence() {
 
   SequenceOptions admission;
   admission.cache = options_.cache;
-  admission.prompt_tokens =
-      options_.max_tokens -
-      std::min(options_.max_tokens, options_.max_reply_tokens);
-  admission.max_new_tokens = options_.max_tokens - admission.prompt_tokens;
+  // More than fits is refused when the turn begins.
+  admission.prompt_tokens = static_cast<uint32_t>(
+      std::min<size_t>(options_.max_tokens, chat->tokens.size()));
+  admission.max_new_tokens = std::min(
+      options_.max_reply_tokens, options_.max_tokens - admission.prompt_tokens);
+  admission.max_tokens = options_.max_tokens;
   if (options_.cache.pin_system) {
     for (const auto& [begin, end] : chat->pinned) {
       admission.pinned.push_back({begin, end});

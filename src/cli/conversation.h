@@ -1,5 +1,6 @@
 // Conversation: a chat whose turns are appended to one cached sequence, so
-// that nothing said before is computed again.
+// that nothing said before is computed again. A budget given as a share is one
+// of the conversation with the reply that comes next, so it grows by the turn.
 //
 // Thread-compatible; must not outlive its engine.
 #pragma once
@@ -19,7 +20,7 @@
 namespace lkv::cli {
 
 struct ConversationOptions {
-  CacheOptions cache;  // a budget given as a share is one of max_tokens
+  CacheOptions cache;
   SamplerOptions sampler;
   std::string system;       // empty: none
   uint32_t max_tokens = 0;  // of the whole conversation

@@ -100,5 +100,41 @@ TEST_F(ConversationTest, WordsThatDoNotFitAreRefusedAndTheChatGoesOn) {
   EXPECT_TRUE(talk.Say("Hello.", {}).ok());
 }
 
+TEST_F(ConversationTest, AShareOfTheBudgetGrowsWithTheTurns) {
+  ConversationOptions options = Options();
+  options.max_tokens = 2000;
+  options.cache.budget = {Budget::Kind::kShare, 0.25};
+  options.cache.recent_tokens = 16;
+  options.cache.pin_system = false;
+  Conversation talk(*engine_, options);
+  const uint64_t bytes_per_token =
+      engine_->architecture().kv_shape().bytes_per_token();
+  uint64_t budget_before = 0;
+  for (const char* what : {"sea", "forest", "desert"}) {
+    std::string words = "Tell me about this:";
+    for (int i = 0; i < 300; ++i) words += std::string(" ") + what;
+    uint32_t n_read = 0;
+    uint32_t n_before =
+        talk.sequence() == nullptr ? 0 : talk.sequence()->n_tokens();
+    Conversation::Hooks hooks;
+    // Within the turn too: a listener sees every moment at which text comes.
+    hooks.on_text = [&](std::string_view) {
+      const SequenceStats now = talk.sequence()->stats();
+      EXPECT_LE(now.resident_bytes, now.budget_bytes);
+      return true;
+    };
+    hooks.progress = [&](uint32_t, uint32_t total) { n_read = total; };
+    const auto reply = talk.Say(words, hooks);
+    ASSERT_TRUE(reply.ok()) << reply.status().message();
+    EXPECT_EQ(
+        reply->kv.budget_bytes,
+        (n_before + n_read + options.max_reply_tokens) * bytes_per_token / 4);
+    EXPECT_GT(reply->kv.budget_bytes, budget_before);
+    EXPECT_LE(reply->kv.resident_bytes_max, reply->kv.budget_bytes);
+    EXPECT_GT(reply->kv.evicted_tokens, 0u);
+    budget_before = reply->kv.budget_bytes;
+  }
+}
+
 }  // namespace
 }  // namespace lkv::cli

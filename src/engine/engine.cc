@@ -163,16 +163,18 @@ void Engine::SetObserver(AttentionObserver* observer) {
 
 Result<std::unique_ptr<Sequence>> Engine::Start(
     const SequenceOptions& options) {
-  const uint64_t n_tokens =
+  const uint64_t n_expected =
       uint64_t{options.prompt_tokens} + options.max_new_tokens;
+  const uint64_t n_tokens = std::max<uint64_t>(n_expected, options.max_tokens);
   if (n_tokens > state_->ctx_tokens) {
     const uint32_t trained = architecture().trained_context_tokens;
     const bool at_trained = state_->ctx_tokens == trained;
+    const std::string turns = n_tokens > n_expected ? " with later turns" : "";
     return InvalidArgument(
         "context: " + std::to_string(options.prompt_tokens) +
         " prompt tokens and " + std::to_string(options.max_new_tokens) +
-        " new ones make " + std::to_string(n_tokens) + ", more than the " +
-        std::to_string(state_->ctx_tokens) +
+        " new ones make " + std::to_string(n_tokens) + turns +
+        ", more than the " + std::to_string(state_->ctx_tokens) +
         (at_trained ? " the model was trained for; shorten the prompt, ask for "
                       "fewer tokens or pass --allow-beyond-trained"
                     : " of --ctx; shorten the prompt, ask for fewer tokens or "
@@ -297,6 +299,12 @@ Result<Generation> Engine::Continue(
   Result<std::unique_ptr<Sampler>> sampler =
       Sampler::Create(*state_->tokenizer, turn.sampler);
   if (!sampler.ok()) return sampler.status();
+  if (Status s = state_->cache->AnnounceTurn(
+          sequence.state_->id, static_cast<uint32_t>(turn.prompt.size()),
+          turn.max_new_tokens);
+      !s.ok()) {
+    return s;
+  }
   for (int32_t token : turn.prompt) (*sampler)->Accept(token);
 
   Reply reply(*state_->tokenizer, on_text);

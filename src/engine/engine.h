@@ -117,8 +117,8 @@ class Engine {
   uint32_t n_threads() const;
   std::string_view kernels() const;  // "avx512", ...
 
-  // Admits a sequence: checks length against the context and budget against
-  // its floor.
+  // Admits a sequence: checks its longest length against the context and the
+  // budget against its floor.
   Result<std::unique_ptr<Sequence>> Start(const SequenceOptions& options);
 
   // One token for each of several sequences, in one pass over the weights;
@@ -137,8 +137,10 @@ class Engine {
       const std::function<void(uint32_t)>& progress,
       const std::function<bool()>& cancelled);
   // The same as the next turn of a sequence; stats and times are those of the
-  // whole sequence. The last token drawn is not in the cache yet: put it in
-  // front of the next turn's prompt.
+  // whole sequence. A turn that makes the sequence longer than was expected at
+  // its admission and by earlier turns raises a budget given as a share. The
+  // last token drawn is not in the cache yet: put it in front of the next turn's
+  // prompt.
   Result<Generation> Continue(
       Sequence& sequence, const Turn& turn,
       const std::function<bool(std::string_view)>& on_text,
