@@ -111,7 +111,7 @@ Result<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options) {
   state->tokenizer = *std::move(tokenizer);
   state->end_tokens = FindEndTokens(*state->tokenizer);
 
-  Result<Weights> weights = LoadWeights(**file, *architecture, {});
+  Result<Weights> weights = LoadWeights(**file, *architecture, *state->team);
   if (!weights.ok()) return weights.status();
   PagedKvCacheOptions cache;
   cache.kernels = *kernels;

@@ -163,7 +163,6 @@ GgufTensor DescribeTensor(const Part& part, int64_t id) {
 
 struct GgufFile::State {
   std::string path;
-  uint64_t file_bytes = 0;
   std::vector<Part> parts;  // metadata counts in the first only
   std::vector<GgufTensor> tensors;
   std::unordered_map<std::string_view, size_t> index;  // into tensors, by name
@@ -176,7 +175,6 @@ struct GgufFile::State {
       for (int64_t id = 0; id < n_tensors; ++id) {
         tensors.push_back(DescribeTensor(part, id));
       }
-      file_bytes += part.file.bytes().size();
     }
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (!index.emplace(tensors[i].name, i).second) {
@@ -216,7 +214,6 @@ GgufFile::GgufFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
 GgufFile::~GgufFile() = default;
 
 const std::string& GgufFile::path() const { return state_->path; }
-uint64_t GgufFile::file_bytes() const { return state_->file_bytes; }
 
 std::optional<uint64_t> GgufFile::GetUint(std::string_view key) const {
   return UintOf(state_->metadata(), key);

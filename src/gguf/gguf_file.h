@@ -4,7 +4,8 @@
 //
 // A model may come as one file or as splits (name-00001-of-00005.gguf): give
 // the first. Everything a file claims is checked against the file's length
-// before it is believed. Thread rule: const calls from any thread.
+// before it is believed; a file that is truncated while it is open still ends
+// the process (mapped_file.h). Thread rule: const calls from any thread.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +32,6 @@ enum class GgufType : uint32_t {
   kQ5_0,
   kQ5_1,
   kQ8_0,
-  kQ2_K,
   kQ3_K,
   kQ4_K,
   kQ5_K,
@@ -61,7 +61,6 @@ class GgufFile {
   ~GgufFile();
 
   const std::string& path() const;
-  uint64_t file_bytes() const;  // of all splits
 
   // Metadata by key; empty when absent or of another type. Integers of every
   // width are converted when they are not negative; numbers are finite.

@@ -59,8 +59,6 @@ GgufType NamedType(uint32_t raw_type) {
       return GgufType::kQ5_1;
     case GGML_TYPE_Q8_0:
       return GgufType::kQ8_0;
-    case GGML_TYPE_Q2_K:
-      return GgufType::kQ2_K;
     case GGML_TYPE_Q3_K:
       return GgufType::kQ3_K;
     case GGML_TYPE_Q4_K:

@@ -58,9 +58,9 @@ class ComparedModel {
                                uint32_t chunk_tokens, uint32_t n_threads) {
     auto architecture = ReadArchitecture(*file_);
     CHECK(architecture.ok());
-    auto weights = LoadWeights(*file_, *architecture, {});
-    CHECK(weights.ok());
     ThreadTeam team(n_threads);
+    auto weights = LoadWeights(*file_, *architecture, team);
+    CHECK(weights.ok());
     CpuExecutorOptions options;
     options.kernels = SelectKernels(kernels);
     options.team = &team;

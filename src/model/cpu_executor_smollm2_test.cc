@@ -99,7 +99,7 @@ void ExpectNearReference(const std::string& model_path) {
     SCOPED_TRACE(*kernels);
     const auto measure = [&](const char* what, ActivationPrecision activations,
                              uint32_t chunk_tokens) {
-      auto weights = LoadWeights(**file, *architecture, {});
+      auto weights = LoadWeights(**file, *architecture, team);
       CHECK(weights.ok());
       CpuExecutorOptions options;
       options.kernels = SelectKernels(*kernels);

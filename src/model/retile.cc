@@ -176,7 +176,6 @@ bool RetileRange(const TileRange& range) {
     case GgufType::kQ5_1:
     case GgufType::kQ5_K:
       return RetileDequantized(range);
-    case GgufType::kQ2_K:
     case GgufType::kOther:
       break;
   }
@@ -220,7 +219,6 @@ FormatChoice ChooseFormat(GgufType type) {
     case GgufType::kQ5_1:
     case GgufType::kQ5_K:
       return {WeightFormat::kTile16F16, Exactness::kRounded};
-    case GgufType::kQ2_K:
     case GgufType::kOther:
       break;
   }

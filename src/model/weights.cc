@@ -1,18 +1,13 @@
 #include "model/weights.h"
 
-#include <algorithm>
 #include <cstring>
 #include <map>
-#include <thread>
 #include <utility>
 
 #include "base/check.h"
 
 namespace lkv {
 namespace {
-
-// Re-tiling is bound by memory; more threads than this gain nothing.
-constexpr uint32_t kMaxLoadThreads = 16;
 
 uint64_t TileBytesOf(const GgufTensor& tensor) {
   const uint64_t n_column_tiles =
@@ -48,15 +43,7 @@ std::string NoteOf(const GgufTensor& tensor, WeightFormat format) {
 // Loads tensor after tensor; keeps the first failure.
 class Loader {
  public:
-  Loader(const GgufFile& file, const std::function<void(double)>& progress)
-      : file_(file),
-        progress_(progress),
-        team_(std::clamp(std::thread::hardware_concurrency(), 1u,
-                         kMaxLoadThreads)) {
-    for (const GgufTensor& tensor : file.tensors()) {
-      total_bytes_ += tensor.n_bytes;
-    }
-  }
+  Loader(const GgufFile& file, ThreadTeam& team) : file_(file), team_(team) {}
 
   const Status& status() const { return status_; }
   uint64_t n_bytes() const { return n_bytes_; }
@@ -74,7 +61,7 @@ class Loader {
     if (std::string note = NoteOf(tensor, matrix->format); !note.empty()) {
       ++notes_[note];
     }
-    Done(tensor);
+    file_.DropPages(tensor);
     return std::move(matrix).value();
   }
 
@@ -84,7 +71,7 @@ class Loader {
     std::vector<float> values(tensor.shape[0]);
     std::memcpy(values.data(), tensor.data, tensor.n_bytes);
     n_bytes_ += tensor.n_bytes;
-    Done(tensor);
+    file_.DropPages(tensor);
     return values;
   }
 
@@ -105,19 +92,10 @@ class Loader {
     return *tensor;
   }
 
-  void Done(const GgufTensor& tensor) {
-    file_.DropPages(tensor);
-    done_bytes_ += tensor.n_bytes;
-    if (progress_) progress_(static_cast<double>(done_bytes_) / total_bytes_);
-  }
-
   const GgufFile& file_;
-  const std::function<void(double)>& progress_;
-  ThreadTeam team_;
+  ThreadTeam& team_;
   Status status_;
   uint64_t n_bytes_ = 0;
-  uint64_t done_bytes_ = 0;
-  uint64_t total_bytes_ = 0;
   std::map<std::string, uint32_t> notes_;
 };
 
@@ -133,8 +111,8 @@ uint64_t EstimateWeightBytes(const GgufFile& file) {
 
 Result<Weights> LoadWeights(const GgufFile& file,
                             const Architecture& architecture,
-                            const std::function<void(double)>& progress) {
-  Loader loader(file, progress);
+                            ThreadTeam& team) {
+  Loader loader(file, team);
   Weights weights;
   weights.token_embedding = loader.Matrix("token_embd.weight");
   weights.output_norm = loader.Vector("output_norm.weight");

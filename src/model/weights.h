@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -79,12 +78,10 @@ struct Weights {
 // Bytes that LoadWeights will hold, before any is allocated.
 uint64_t EstimateWeightBytes(const GgufFile& file);
 
-// Loads all matrices on all processors; drops the file's pages tensor by
+// Loads all matrices on the team's threads; drops the file's pages tensor by
 // tensor, so that peak memory is the tiles plus one tensor. Requires the
-// architecture that ReadArchitecture gave for this file. `progress` (may be
-// empty) gets the share done, 0..1.
+// architecture that ReadArchitecture gave for this file.
 Result<Weights> LoadWeights(const GgufFile& file,
-                            const Architecture& architecture,
-                            const std::function<void(double)>& progress);
+                            const Architecture& architecture, ThreadTeam& team);
 
 }  // namespace lkv
