@@ -1,5 +1,6 @@
 #include "cli/open_engine.h"
 
+#include "cli/exit_code.h"
 #include "cli/output.h"
 
 namespace lkv::cli {
@@ -11,6 +12,12 @@ Result<std::unique_ptr<Engine>> OpenEngine(const EngineOptions& options,
   interrupt.EndAtOnce();
   auto engine = Engine::Open(options);
   interrupt.SetFlag();
+  progress.Erase();
+  if (engine.ok()) {
+    for (const std::string& note : (*engine)->weight_notes()) {
+      PrintError(options.model_path + ": " + note);
+    }
+  }
   return engine;
 }
 

@@ -10,7 +10,8 @@
 
 namespace lkv::cli {
 
-// Afterwards Ctrl-C sets the interrupt's flag.
+// Says on stderr which weights could not be carried exactly. Afterwards Ctrl-C
+// sets the interrupt's flag.
 Result<std::unique_ptr<Engine>> OpenEngine(const EngineOptions& options,
                                            Interrupt& interrupt);
 

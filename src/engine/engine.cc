@@ -153,9 +153,11 @@ uint64_t Engine::weight_bytes() const {
   return state_->executor->weight_bytes();
 }
 
-uint32_t Engine::n_threads() const { return state_->team->n_threads(); }
+const std::vector<std::string>& Engine::weight_notes() const {
+  return state_->weight_notes;
+}
 
-std::string_view Engine::kernels() const { return state_->kernels_name; }
+uint32_t Engine::n_threads() const { return state_->team->n_threads(); }
 
 void Engine::SetObserver(AttentionObserver* observer) {
   state_->cache->SetObserver(observer);

@@ -114,8 +114,10 @@ class Engine {
   const Tokenizer& tokenizer() const;
   const Architecture& architecture() const;
   uint64_t weight_bytes() const;
+  // One line per kind of tensor whose values changed on the way into the
+  // kernels' tiles (model/weights.h); empty when all are the file's own.
+  const std::vector<std::string>& weight_notes() const;
   uint32_t n_threads() const;
-  std::string_view kernels() const;  // "avx512", ...
 
   // Admits a sequence: checks its longest length against the context and the
   // budget against its floor.

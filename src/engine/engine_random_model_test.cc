@@ -1,9 +1,7 @@
 // The engine on a small model of random weights: quick enough for sanitizers.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "testing/random_model.h"
+#include "testing/test_paths.h"
 
 namespace lkv {
 namespace {
@@ -18,21 +17,18 @@ namespace {
 class RandomModelTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    path_ = new std::string(testing::TempDir() + "engine_random_model_" +
-                            std::to_string(getpid()) + ".gguf");
+    folder_ = std::make_unique<TempFolder>();
     RandomModelOptions model = RandomModelOf("llama");
     model.context_tokens = kTrainedTokens;
-    WriteRandomModel(*path_, model);
+    WriteRandomModel(Path(), model);
   }
-  static void TearDownTestSuite() {
-    std::remove(path_->c_str());
-    delete path_;
-  }
+  static void TearDownTestSuite() { folder_.reset(); }
+  static std::string Path() { return folder_->File("model.gguf"); }
 
   static std::unique_ptr<Engine> Open(uint32_t n_threads,
                                       uint32_t ctx_tokens = 0) {
     EngineOptions options;
-    options.model_path = *path_;
+    options.model_path = Path();
     options.n_threads = n_threads;
     options.ctx_tokens = ctx_tokens;
     Result<std::unique_ptr<Engine>> engine = Engine::Open(options);
@@ -67,10 +63,10 @@ class RandomModelTest : public testing::Test {
   }
 
   static constexpr uint32_t kTrainedTokens = 8192;
-  static const std::string* path_;
+  static std::unique_ptr<TempFolder> folder_;
 };
 
-const std::string* RandomModelTest::path_ = nullptr;
+std::unique_ptr<TempFolder> RandomModelTest::folder_;
 
 TEST_F(RandomModelTest, ThreadsChangeNeitherLogitsNorEvictions) {
   const std::vector<int32_t> tokens = Tokens(900);
@@ -174,6 +170,24 @@ TEST_F(RandomModelTest, APromptStoppedWithinAChunkHasCostTime) {
   EXPECT_EQ(stopped.code(), StatusCode::kCancelled);
   EXPECT_EQ((*sequence)->times().prefill_tokens, 0u);
   EXPECT_GT((*sequence)->times().prefill_s, 0.0);
+}
+
+TEST_F(RandomModelTest, WeightsThatChangedOnTheWayAreNamed) {
+  auto notes_of = [](ggml_type type) {
+    const TempFolder folder;
+    RandomModelOptions model = RandomModelOf("llama");
+    model.matrix_type = type;
+    EngineOptions options;
+    options.model_path = folder.File("model.gguf");
+    WriteRandomModel(options.model_path, model);
+    auto engine = Engine::Open(options);
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    return (*engine)->weight_notes();
+  };
+  EXPECT_TRUE(notes_of(GGML_TYPE_Q4_1).empty());
+  const std::vector<std::string> notes = notes_of(GGML_TYPE_Q5_K);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_TRUE(notes[0].starts_with("Q5_K held as F16")) << notes[0];
 }
 
 TEST_F(RandomModelTest, AutoBaseWindowIsAQuarterOfTheLongestSequence) {

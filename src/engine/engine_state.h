@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/thread_team.h"
@@ -16,13 +17,13 @@ namespace lkv {
 
 struct Engine::State {
   std::unique_ptr<ThreadTeam> team;
-  const char* kernels_name = "";
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<Executor> executor;
   std::unique_ptr<PagedKvCache> cache;
 
   uint32_t ctx_tokens = 0;          // longest sequence
   std::vector<int32_t> end_tokens;  // all that end a text
+  std::vector<std::string> weight_notes;
 
   // Arguments of the step under way, kept so that a decode step allocates
   // nothing.
