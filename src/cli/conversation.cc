@@ -23,11 +23,7 @@ Result<std::vector<int32_t>> Conversation::BeginSequence() {
   admission.max_new_tokens = std::min(
       options_.max_reply_tokens, options_.max_tokens - admission.prompt_tokens);
   admission.max_tokens = options_.max_tokens;
-  if (options_.cache.pin_system) {
-    for (const auto& [begin, end] : chat->pinned) {
-      admission.pinned.push_back({begin, end});
-    }
-  }
+  if (options_.cache.pin_system) admission.pinned = std::move(chat->pinned);
   tokens_.clear();
   auto sequence = engine_.Start(admission);
   if (!sequence.ok()) return sequence.status();

@@ -89,11 +89,7 @@ Result<Prompt> PromptArguments::Tokenize(const Tokenizer& tokenizer,
   auto chat = tokenizer.TokenizeChat(messages, Tokenizer::Reply::kBegin);
   if (!chat.ok()) return chat.status();
   prompt.tokens = std::move(chat->tokens);
-  if (pin_system) {
-    for (const auto& [begin, end] : chat->pinned) {
-      prompt.pinned.push_back({begin, end});
-    }
-  }
+  if (pin_system) prompt.pinned = std::move(chat->pinned);
   return prompt;
 }
 

@@ -93,11 +93,7 @@ Result<std::vector<int32_t>> Session::State::TokenizeMessage(
       tokenizer.TokenizeChat(all, Tokenizer::Reply::kBegin);
   if (!chat.ok()) return chat.status();
   if (turns.empty() && options.cache.pin_system) {
-    std::vector<PositionRange> pinned;
-    for (const auto& [begin, end] : chat->pinned) {
-      pinned.push_back({begin, end});
-    }
-    if (Status s = Admit(std::move(pinned)); !s.ok()) return s;
+    if (Status s = Admit(std::move(chat->pinned)); !s.ok()) return s;
   }
   if (messages.empty()) return std::move(chat->tokens);
 

@@ -30,8 +30,8 @@ class OverlapCursor {
 
 // Extends the last range when index follows it, else begins a new one.
 void AddPinned(uint32_t index, TokenizedChat* chat) {
-  if (!chat->pinned.empty() && chat->pinned.back().second == index) {
-    ++chat->pinned.back().second;
+  if (!chat->pinned.empty() && chat->pinned.back().end == index) {
+    ++chat->pinned.back().end;
   } else {
     chat->pinned.push_back({index, index + 1});
   }

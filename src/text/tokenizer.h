@@ -9,9 +9,9 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "base/types.h"
 #include "lookaheadkv/status.h"
 #include "text/utf8_stream.h"
 
@@ -26,10 +26,10 @@ struct ChatMessage {
 };
 
 // A prompt in tokens with the ranges a cache should not evict by default:
-// system message and template markers. Ranges are [begin, end), ascending.
+// system message and template markers. Ranges are ascending.
 struct TokenizedChat {
   std::vector<int32_t> tokens;
-  std::vector<std::pair<uint32_t, uint32_t>> pinned;
+  std::vector<PositionRange> pinned;
 };
 
 class Tokenizer {

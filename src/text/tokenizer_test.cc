@@ -305,9 +305,9 @@ std::pair<std::string, std::string> PinnedAndFree(const TokenizedChat& chat) {
   std::string texts[2];
   size_t next = 0;
   for (uint32_t i = 0; i < chat.tokens.size(); ++i) {
-    while (next < chat.pinned.size() && chat.pinned[next].second <= i) ++next;
+    while (next < chat.pinned.size() && chat.pinned[next].end <= i) ++next;
     const bool pinned =
-        next < chat.pinned.size() && chat.pinned[next].first <= i;
+        next < chat.pinned.size() && chat.pinned[next].begin <= i;
     texts[pinned ? 0 : 1] +=
         SmolLm().TokenBytes(chat.tokens[i], Special::kParse);
   }
@@ -335,9 +335,9 @@ TEST(TokenizeChatTest, SystemAndMarkersArePinnedContentsAreNot) {
             "<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(free, "user says userYes.And now?");
   for (size_t i = 0; i < chat.pinned.size(); ++i) {
-    EXPECT_LT(chat.pinned[i].first, chat.pinned[i].second);
+    EXPECT_LT(chat.pinned[i].begin, chat.pinned[i].end);
     if (i == 0) continue;
-    EXPECT_LT(chat.pinned[i - 1].second, chat.pinned[i].first);
+    EXPECT_LT(chat.pinned[i - 1].end, chat.pinned[i].begin);
   }
 }
 
