@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "eval/percentile.h"
 
 namespace lkv {
 namespace {
@@ -34,12 +35,6 @@ std::array<int32_t, kTop> BestTokens(std::span<const float> logits) {
     }
   }
   return best;
-}
-
-// Nearest-rank percentile of a sorted array.
-double Percentile(const std::vector<double>& sorted, double percent) {
-  const double rank = std::ceil(percent / 100 * sorted.size());
-  return sorted[static_cast<size_t>(std::max(rank, 1.0)) - 1];
 }
 
 }  // namespace
@@ -79,7 +74,7 @@ Fidelity FidelityMeter::Result() const {
 
   std::vector<double> sorted_entropy = entropy_;
   std::sort(sorted_entropy.begin(), sorted_entropy.end());
-  const double median = Percentile(sorted_entropy, 50);
+  const double median = Percentile<double>(sorted_entropy, 50);
   double sum = 0, sure_sum = 0;
   uint64_t n_sure = 0;
   for (size_t i = 0; i < kl_.size(); ++i) {
@@ -93,8 +88,8 @@ Fidelity FidelityMeter::Result() const {
   result.kl_mean_sure = sure_sum / static_cast<double>(n_sure);
   std::vector<double> sorted_kl = kl_;
   std::sort(sorted_kl.begin(), sorted_kl.end());
-  result.kl_p95 = Percentile(sorted_kl, 95);
-  result.kl_p99 = Percentile(sorted_kl, 99);
+  result.kl_p95 = Percentile<double>(sorted_kl, 95);
+  result.kl_p99 = Percentile<double>(sorted_kl, 99);
   result.top1_agreement = static_cast<double>(n_top1_equal_) / n;
   result.top5_overlap = static_cast<double>(n_top5_common_) / (kTop * n);
   result.perplexity_ratio = std::exp(log_likelihood_loss_ / n);

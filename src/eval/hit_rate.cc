@@ -42,11 +42,10 @@ int ResidencyLog::FindSample(uint32_t query_pos) const {
   return static_cast<int>(it - query_pos_.begin());
 }
 
-HitRateMeter::HitRateMeter(const KvShape& shape,
-                           ProtectedTokens protected_tokens,
+HitRateMeter::HitRateMeter(const KvShape& shape, const ProtectedEnds& ends,
                            std::span<const ResidencyLog* const> logs)
     : shape_(shape),
-      protected_(protected_tokens),
+      ends_(ends),
       logs_(logs.begin(), logs.end()),
       lanes_(shape.n_lanes()) {
   for (Lane& lane : lanes_) lane.sums.resize(logs_.size());
@@ -58,9 +57,7 @@ void HitRateMeter::OnAttention(const AttentionSample& sample) {
   const float* mass = sample.mass_mean;
   // The run keeps everything, so slot i holds position i.
   const uint32_t n = sample.query_pos + 1;
-  const uint32_t begin = std::min(protected_.sink_tokens, n);
-  const uint32_t end =
-      std::max(begin, n - std::min(n, protected_.recent_tokens));
+  const auto [begin, end] = ContestableSlots(ends_, n);
   bool sorted = false;
   for (size_t i = 0; i < logs_.size(); ++i) {
     const ResidencyLog& log = *logs_[i];
@@ -139,12 +136,11 @@ Result<std::vector<HitRates>> MeasureHitRates(
     std::span<const SequenceOptions> policies, const HitRateOptions& options) {
   CHECK(options.sample_every > 0 && !policies.empty());
   const KvShape shape = engine.architecture().kv_shape();
-  const ProtectedTokens protected_tokens{policies[0].cache.sink_tokens,
-                                         policies[0].cache.recent_tokens};
+  const ProtectedEnds ends = ProtectedEndsOf(policies[0].cache);
   std::vector<ResidencyLog> logs(policies.size(), ResidencyLog(shape));
   for (size_t i = 0; i < policies.size(); ++i) {
-    CHECK(policies[i].cache.sink_tokens == protected_tokens.sink_tokens &&
-          policies[i].cache.recent_tokens == protected_tokens.recent_tokens);
+    CHECK(policies[i].cache.sink_tokens == ends.sink_tokens &&
+          policies[i].cache.recent_tokens == ends.recent_tokens);
     size_t n_decoded = 0;
     auto log = [&](const Sequence& sequence) {
       const size_t n_steps = sequence.times().step_us.size();
@@ -159,7 +155,7 @@ Result<std::vector<HitRates>> MeasureHitRates(
 
   std::vector<const ResidencyLog*> log_pointers;
   for (const ResidencyLog& log : logs) log_pointers.push_back(&log);
-  HitRateMeter meter(shape, protected_tokens, log_pointers);
+  HitRateMeter meter(shape, ends, log_pointers);
   CacheOptions full;
   full.policy = PolicyName::kFull;
   full.kv_type = policies[0].cache.kv_type;

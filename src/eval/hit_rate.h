@@ -16,6 +16,7 @@
 #include "lookaheadkv/hit_rates.h"
 #include "lookaheadkv/options.h"
 #include "lookaheadkv/status.h"
+#include "policy/protection.h"
 
 namespace lkv {
 
@@ -50,18 +51,13 @@ class ResidencyLog {
   std::vector<std::vector<uint64_t>> bits_;  // [n_samples, n_lanes]
 };
 
-// Tokens that every policy keeps, so that no policy earns a hit by them.
-struct ProtectedTokens {
-  uint32_t sink_tokens = 4;
-  uint32_t recent_tokens = 128;
-};
-
 // Watches a run that keeps everything and weighs one or more logs. OnAttention
 // may run for different lanes at the same time.
 class HitRateMeter final : public AttentionObserver {
  public:
-  // `logs` must outlive the meter.
-  HitRateMeter(const KvShape& shape, ProtectedTokens protected_tokens,
+  // `logs` must outlive the meter. `ends`: the tokens that every policy keeps,
+  // so that none earns a hit by them.
+  HitRateMeter(const KvShape& shape, const ProtectedEnds& ends,
                std::span<const ResidencyLog* const> logs);
 
   void OnAttention(const AttentionSample& sample) override;
@@ -81,7 +77,7 @@ class HitRateMeter final : public AttentionObserver {
   };
 
   const KvShape shape_;
-  const ProtectedTokens protected_;
+  const ProtectedEnds ends_;
   const std::vector<const ResidencyLog*> logs_;
   std::vector<Lane> lanes_;
 };

@@ -14,7 +14,7 @@ namespace {
 
 constexpr KvShape kShape{
     .n_layers = 2, .n_kv_heads = 2, .group = 1, .head_dim = 16};
-constexpr ProtectedTokens kProtected{.sink_tokens = 2, .recent_tokens = 8};
+constexpr ProtectedEnds kProtected{.sink_tokens = 2, .recent_tokens = 8};
 
 using Residency = std::vector<std::vector<uint32_t>>;  // [n_lanes]
 
