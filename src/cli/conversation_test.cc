@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include "testing/test_paths.h"
 
 namespace lkv::cli {
 namespace {
@@ -10,11 +10,8 @@ namespace {
 class ConversationTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    const char* path = std::getenv("LKV_TEST_MODEL");
     EngineOptions options;
-    options.model_path = path != nullptr ? path
-                                         : LKV_SOURCE_DIR
-                             "/.deps/model/SmolLM2-135M-Instruct.Q4_1.gguf";
+    options.model_path = TestModelPath();
     auto opened = Engine::Open(options);
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     engine_ = opened->release();

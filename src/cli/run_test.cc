@@ -1,28 +1,21 @@
 // `lkv run` and `lkv chat` with a real model.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "cli/child_process.h"
+#include "testing/test_paths.h"
 
 namespace lkv::cli {
 namespace {
 
 using nlohmann::json;
 
-std::string ModelPath() {
-  const char* path = std::getenv("LKV_TEST_MODEL");
-  return path != nullptr ? path
-                         : LKV_SOURCE_DIR
-             "/.deps/model/SmolLM2-135M-Instruct.Q4_1.gguf";
-}
-
 std::vector<std::string> WithModel(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin() + 1, {"-m", ModelPath()});
+  arguments.insert(arguments.begin() + 1, {"-m", TestModelPath()});
   return arguments;
 }
 
@@ -152,7 +145,7 @@ TEST(RunTest, APromptBeyondTheTrainedLengthIsRefusedWithBothNumbers) {
 
 TEST(RunTest, ATruncatedModelIsNamed) {
   const std::string path = testing::TempDir() + "lkv_truncated.gguf";
-  std::ifstream whole(ModelPath(), std::ios::binary);
+  std::ifstream whole(TestModelPath(), std::ios::binary);
   std::string head(4 << 20, '\0');
   whole.read(head.data(), static_cast<std::streamsize>(head.size()));
   std::ofstream(path, std::ios::binary) << head;

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <span>
@@ -12,20 +11,15 @@
 #include <string_view>
 #include <vector>
 
+#include "testing/test_paths.h"
+
 namespace lkv {
 namespace {
-
-std::string ModelPath() {
-  const char* path = std::getenv("LKV_TEST_MODEL");
-  return path != nullptr ? path
-                         : LKV_SOURCE_DIR
-             "/.deps/model/SmolLM2-135M-Instruct.Q4_1.gguf";
-}
 
 std::unique_ptr<Engine> OpenEngine(uint32_t n_threads = 0,
                                    uint32_t ctx_tokens = 0) {
   EngineOptions options;
-  options.model_path = ModelPath();
+  options.model_path = TestModelPath();
   options.n_threads = n_threads;
   options.ctx_tokens = ctx_tokens;
   Result<std::unique_ptr<Engine>> engine = Engine::Open(options);
@@ -263,7 +257,7 @@ TEST(EngineTest, ContextOptionLimitsAndBeyondTrainedMustBeAllowed) {
   EXPECT_NE(g.status().message().find("--ctx"), std::string::npos);
 
   EngineOptions options;
-  options.model_path = ModelPath();
+  options.model_path = TestModelPath();
   options.ctx_tokens = 10000;
   const Status refused = Engine::Open(options).status();
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
@@ -344,7 +338,14 @@ TEST(EngineTest, BudgetBelowTheFloorNamesTheSmallestLegalOne) {
   const Budget tiny{Budget::Kind::kBytes, 1.0, 1000};
   Result<Generation> g = SharedEngine().Generate(
       MakeRequest(LongPrompt(64), 8, PolicyName::kLookahead, tiny), {}, {}, {});
-  EXPECT_EQ(g.status().code(), StatusCode::kInvalidArgument);
+  ASSERT_EQ(g.status().code(), StatusCode::kInvalidArgument);
+  const std::string message(g.status().message());
+  const size_t at = message.find("use at least ");
+  ASSERT_NE(at, std::string::npos) << message;
+  const Budget smallest{Budget::Kind::kTokens, 1.0,
+                        std::stoull(message.substr(at + 13))};
+  GenerateOrFail(SharedEngine(), MakeRequest(LongPrompt(64), 8,
+                                             PolicyName::kLookahead, smallest));
 }
 
 TEST(EngineTest, MissingModelIsNotFound) {

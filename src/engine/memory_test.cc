@@ -1,12 +1,12 @@
 // Peak memory of a whole process, so it has a binary of its own.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
 
 #include "engine/engine.h"
+#include "testing/test_paths.h"
 
 namespace lkv {
 namespace {
@@ -23,11 +23,8 @@ uint64_t PeakResidentBytes() {
 }
 
 TEST(MemoryTest, PeakIsWeightsAndBudgetAndSixtyFourMebibytes) {
-  const char* path = std::getenv("LKV_TEST_MODEL");
   EngineOptions options;
-  options.model_path = path != nullptr ? path
-                                       : LKV_SOURCE_DIR
-                           "/.deps/model/SmolLM2-135M-Instruct.Q4_1.gguf";
+  options.model_path = TestModelPath();
   Result<std::unique_ptr<Engine>> opened = Engine::Open(options);
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   Engine& engine = **opened;

@@ -1,27 +1,20 @@
 // The public interface on the real model.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "engine/engine.h"
 #include "lookaheadkv/engine.h"
+#include "testing/test_paths.h"
 
 namespace lkv {
 namespace {
 
-std::string ModelPath() {
-  const char* path = std::getenv("LKV_TEST_MODEL");
-  return path != nullptr ? path
-                         : LKV_SOURCE_DIR
-             "/.deps/model/SmolLM2-135M-Instruct.Q4_1.gguf";
-}
-
 Model& SharedModel() {
   static Model model = [] {
-    Result<Model> opened = Model::Open(ModelPath(), {});
+    Result<Model> opened = Model::Open(TestModelPath(), {});
     EXPECT_TRUE(opened.ok()) << opened.status().message();
     return *std::move(opened);
   }();
@@ -107,7 +100,7 @@ TEST(LibraryTest, LaterMessagesContinueTheChatAsTheTemplateWouldHaveIt) {
   const Reply second = GenerateOrFail(session, second_message, options);
   // The same conversation, read in one go.
   EngineOptions engine_options;
-  engine_options.model_path = ModelPath();
+  engine_options.model_path = TestModelPath();
   Result<std::unique_ptr<Engine>> engine = Engine::Open(engine_options);
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   const ChatMessage messages[] = {{"user", first_message},

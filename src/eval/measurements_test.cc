@@ -1,7 +1,6 @@
 // The measurements on the real model, on short texts.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,17 +10,15 @@
 #include "eval/forced_run.h"
 #include "eval/hit_rate.h"
 #include "eval/speed.h"
+#include "testing/test_paths.h"
 
 namespace lkv {
 namespace {
 
 Engine& SharedEngine() {
   static const std::unique_ptr<Engine> engine = [] {
-    const char* path = std::getenv("LKV_TEST_MODEL");
     EngineOptions options;
-    options.model_path = path != nullptr ? path
-                                         : LKV_SOURCE_DIR
-                             "/.deps/model/SmolLM2-135M-Instruct.Q4_1.gguf";
+    options.model_path = TestModelPath();
     options.activations = ActivationPrecision::kHigh;
     Result<std::unique_ptr<Engine>> opened = Engine::Open(options);
     EXPECT_TRUE(opened.ok()) << opened.status().message();
