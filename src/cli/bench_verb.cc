@@ -1,8 +1,7 @@
 #include "cli/bench_verb.h"
 
-#include <nlohmann/json.hpp>
-
 #include "cli/generation_report.h"
+#include "cli/json_document.h"
 #include "cli/number_text.h"
 #include "cli/open_engine.h"
 #include "cli/text_table.h"
@@ -13,7 +12,6 @@
 namespace lkv::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Align = TextTable::Align;
 
 constexpr uint32_t kMostTokens = 1u << 20;

@@ -1,7 +1,6 @@
 #include "cli/config_verb.h"
 
-#include <nlohmann/json.hpp>
-
+#include "cli/json_document.h"
 #include "cli/text_table.h"
 #include "options/option_table.h"
 #include "options/presets.h"
@@ -10,7 +9,6 @@
 namespace lkv::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Align = TextTable::Align;
 
 Json KeyAsJson(const OptionKey& key) {
@@ -95,9 +93,7 @@ ExitCode ConfigVerb::Show(Output& out) const {
                         {"unit", value.key->unit},
                         {"origin", value.origin}});
     }
-    out.Write(Json{{"values", values}}.dump(2, ' ', false,
-                                            Json::error_handler_t::replace) +
-              "\n");
+    out.Write(DumpJson({{"values", values}}));
     return ExitCode::kDone;
   }
   TextTable table({{"key"}, {"value"}, {"unit"}, {"from"}});
@@ -120,9 +116,7 @@ ExitCode ConfigVerb::Check(Output& out) const {
     n_set += value.origin.starts_with(file_ + ":") ? 1 : 0;
   }
   if (json_) {
-    out.Write(Json{{"file", file_}, {"ok", true}, {"keys_set", n_set}}.dump(
-                  2, ' ', false, Json::error_handler_t::replace) +
-              "\n");
+    out.Write(DumpJson({{"file", file_}, {"ok", true}, {"keys_set", n_set}}));
   } else {
     out.Write(file_ + ": ok, sets " + std::to_string(n_set) +
               (n_set == 1 ? " key\n" : " keys\n"));
@@ -139,7 +133,7 @@ ExitCode ConfigVerb::Explain(Output& out) const {
     if (json_) {
       Json keys = Json::array();
       for (const OptionKey& key : OptionTable()) keys.push_back(KeyAsJson(key));
-      out.Write(Json{{"keys", keys}}.dump(2) + "\n");
+      out.Write(DumpJson({{"keys", keys}}));
       return ExitCode::kDone;
     }
     TextTable table({{"key"}, {"default"}, {"meaning"}});
@@ -159,7 +153,7 @@ ExitCode ConfigVerb::Explain(Output& out) const {
         (nearest.empty() ? "lkv config explain lists all keys"
                          : "did you mean '" + std::string(nearest) + "'?")));
   }
-  out.Write(json_ ? KeyAsJson(*key).dump(2) + "\n" : KeyAsText(*key));
+  out.Write(json_ ? DumpJson(KeyAsJson(*key)) : KeyAsText(*key));
   return ExitCode::kDone;
 }
 
@@ -174,7 +168,7 @@ ExitCode ConfigVerb::ListPresets(Output& out) const {
       presets.push_back(
           {{"preset", preset.name}, {"why", preset.why}, {"values", values}});
     }
-    out.Write(Json{{"presets", presets}}.dump(2) + "\n");
+    out.Write(DumpJson({{"presets", presets}}));
     return ExitCode::kDone;
   }
   std::string text;

@@ -10,7 +10,6 @@
 namespace lkv::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Align = TextTable::Align;
 
 const DemoRow* FindRow(const DemoReport& report, PolicyName policy) {

@@ -2,15 +2,14 @@
 // Pure.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "cli/json_document.h"
 #include "eval/demo.h"
 
 namespace lkv::cli {
 
 std::string DemoAsText(const DemoReport& report, const DemoOptions& options);
-nlohmann::ordered_json DemoAsJson(const DemoReport& report,
-                                  const DemoOptions& options);
+Json DemoAsJson(const DemoReport& report, const DemoOptions& options);
 
 }  // namespace lkv::cli

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "cli/demo_report.h"
-#include "cli/generation_report.h"
+#include "cli/json_document.h"
 #include "cli/open_engine.h"
 #include "cli/prompt_arguments.h"
 #include "options/budget_text.h"

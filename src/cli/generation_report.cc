@@ -6,8 +6,6 @@
 namespace lkv::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 std::string StopReasonName(StopReason reason) {
   switch (reason) {
     case StopReason::kLength:
@@ -36,19 +34,6 @@ std::string ValueOf(const char* key, const CacheOptions& cache) {
   return FormatOption(*FindOption(key), cache);
 }
 
-double PerSecond(double n, double seconds) {
-  return seconds > 0 ? n / seconds : 0;
-}
-
-double DecodeRate(const StepTimes& times) {
-  return PerSecond(static_cast<double>(times.step_us.size()),
-                   times.decode_us * 1e-6);
-}
-
-double PolicyShare(const StepTimes& times) {
-  return times.decode_us > 0 ? times.policy_us / times.decode_us : 0;
-}
-
 }  // namespace
 
 Json StepsAsJson(const StepPercentiles& step) {
@@ -62,10 +47,6 @@ std::string PolicyText(PolicyName policy) {
   CacheOptions cache;
   cache.policy = policy;
   return ValueOf("policy", cache);
-}
-
-std::string DumpJson(const Json& document) {
-  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 Json ReportAsJson(const GenerationReport& report) {
@@ -86,12 +67,11 @@ Json ReportAsJson(const GenerationReport& report) {
           {"prefill",
            {{"tokens", g.times.prefill_tokens},
             {"seconds", g.times.prefill_s},
-            {"tokens_per_second",
-             PerSecond(g.times.prefill_tokens, g.times.prefill_s)}}},
+            {"tokens_per_second", g.times.PrefillRate()}}},
           {"decode",
-           {{"tokens_per_second", DecodeRate(g.times)},
+           {{"tokens_per_second", g.times.DecodeRate()},
             {"step_us", StepsAsJson(SummarizeSteps(g.times.step_us))},
-            {"policy_share", PolicyShare(g.times)}}},
+            {"policy_share", g.times.PolicyShare()}}},
           {"kv",
            {{"policy", ValueOf("policy", report.cache)},
             {"kv_type", ValueOf("kv_type", report.cache)},
@@ -119,16 +99,16 @@ std::string ReportAsText(const GenerationReport& report) {
   out += " tokens";
   if (times.prefill_s > 0) {
     out += " in " + FormatSeconds(times.prefill_s) + ", " +
-           FormatRate(PerSecond(times.prefill_tokens, times.prefill_s));
+           FormatRate(times.PrefillRate());
   }
   out += "\ngenerated  " + FormatCount(g.tokens.size()) + " tokens";
-  if (!times.step_us.empty()) out += ", " + FormatRate(DecodeRate(times));
+  if (!times.step_us.empty()) out += ", " + FormatRate(times.DecodeRate());
   out += ", " + StopReasonText(g.stop_reason) + "\n";
   if (!times.step_us.empty()) {
     const StepPercentiles step = SummarizeSteps(times.step_us);
     out += "           step p50 " + FormatSeconds(step.p50_us * 1e-6) +
            ", p99 " + FormatSeconds(step.p99_us * 1e-6) + ", policy " +
-           FormatPercent(PolicyShare(times)) + " of it\n";
+           FormatPercent(times.PolicyShare()) + " of it\n";
   }
 
   out += "kv cache   " + ValueOf("policy", report.cache) + ", " +

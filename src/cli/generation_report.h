@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
+#include "cli/json_document.h"
 #include "engine/engine.h"
 #include "eval/step_percentiles.h"
 #include "lookaheadkv/hit_rates.h"
@@ -21,16 +21,13 @@ struct GenerationReport {
   std::optional<HitRates> hit;
 };
 
-nlohmann::ordered_json ReportAsJson(const GenerationReport& report);
+Json ReportAsJson(const GenerationReport& report);
 std::string ReportAsText(const GenerationReport& report);
 
 // {p50, p95, p99, max} of decode steps in microseconds.
-nlohmann::ordered_json StepsAsJson(const StepPercentiles& step);
+Json StepsAsJson(const StepPercentiles& step);
 
 // The name by which users know a policy.
 std::string PolicyText(PolicyName policy);
-
-// Exactly one document, whatever bytes the strings hold.
-std::string DumpJson(const nlohmann::ordered_json& document);
 
 }  // namespace lkv::cli

@@ -33,7 +33,6 @@ ExitCode Output::Finish(ExitCode code) const {
 }
 
 bool StdinIsTerminal() { return isatty(STDIN_FILENO) == 1; }
-bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
 
 void Progress::Show(uint64_t done, uint64_t total) {
   constexpr uint64_t kCells = 24;
@@ -49,7 +48,7 @@ void Progress::Show(std::string_view what) {
 }
 
 void Progress::Draw(const std::string& line) {
-  if (!StderrIsTerminal()) return;
+  if (isatty(STDERR_FILENO) != 1) return;
   // A line that wraps could not be redrawn in place. 79: the last column stays
   // free, some terminals wrap after it.
   constexpr size_t kWidest = 79;

@@ -29,7 +29,6 @@ class Output {
 };
 
 bool StdinIsTerminal();
-bool StderrIsTerminal();
 
 // "prefill  ######....  2,048 / 6,000", redrawn in place and erased at the end.
 // Does nothing unless stderr is a terminal.

@@ -9,6 +9,7 @@
 #include "cli/budget_notice.h"
 #include "cli/cache_map.h"
 #include "cli/generation_report.h"
+#include "cli/json_document.h"
 #include "cli/open_engine.h"
 #include "engine/engine.h"
 #include "eval/hit_rate.h"

@@ -16,6 +16,8 @@ namespace {
 // grows the array now and then.
 constexpr size_t kReservedSteps = 4096;
 
+double Ratio(double n, double whole) { return whole > 0 ? n / whole : 0; }
+
 // What one turn has produced so far.
 class Reply {
  public:
@@ -56,6 +58,16 @@ class Reply {
 };
 
 }  // namespace
+
+double StepTimes::PrefillRate() const {
+  return Ratio(prefill_tokens, prefill_s);
+}
+
+double StepTimes::DecodeRate() const {
+  return Ratio(static_cast<double>(step_us.size()), decode_us * 1e-6);
+}
+
+double StepTimes::PolicyShare() const { return Ratio(policy_us, decode_us); }
 
 struct Sequence::State {
   Engine::State* engine = nullptr;

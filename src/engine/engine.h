@@ -37,6 +37,12 @@ struct StepTimes {
   double prefill_s = 0;
   double policy_us = 0;  // part of the decode steps spent in BeginStep, EndStep
   double decode_us = 0;  // all decode steps
+
+  // Tokens per second, and the policy's share of decoding; 0 when nothing was
+  // run.
+  double PrefillRate() const;
+  double DecodeRate() const;
+  double PolicyShare() const;
 };
 
 // One running context: prompt in, logits out. The level at which evaluation
@@ -141,8 +147,8 @@ class Engine {
   // The same as the next turn of a sequence; stats and times are those of the
   // whole sequence. A turn that makes the sequence longer than was expected at
   // its admission and by earlier turns raises a budget given as a share. The
-  // last token drawn is not in the cache yet: put it in front of the next turn's
-  // prompt.
+  // last token drawn is not in the cache yet: put it in front of the next
+  // turn's prompt.
   Result<Generation> Continue(
       Sequence& sequence, const Turn& turn,
       const std::function<bool(std::string_view)>& on_text,

@@ -134,10 +134,10 @@ Result<std::unique_ptr<Demo::PolicyRun>> Demo::RunPolicy(
   const StepTimes& times = (*sequence)->times();
   DemoRow& row = run->row;
   row.policy = cache.policy;
-  row.prefill_tokens_per_second = times.prefill_tokens / times.prefill_s;
-  row.decode_tokens_per_second = n_steps / (times.decode_us * 1e-6);
+  row.prefill_tokens_per_second = times.PrefillRate();
+  row.decode_tokens_per_second = times.DecodeRate();
   row.step = SummarizeSteps(times.step_us);
-  row.policy_share = times.policy_us / times.decode_us;
+  row.policy_share = times.PolicyShare();
   row.kv = (*sequence)->stats();
   return run;
 }
@@ -145,8 +145,7 @@ Result<std::unique_ptr<Demo::PolicyRun>> Demo::RunPolicy(
 Status Demo::RunShadow(std::span<const std::unique_ptr<PolicyRun>> runs) {
   std::vector<const ResidencyLog*> logs;
   for (const auto& run : runs) logs.push_back(&run->residency);
-  HitRateMeter meter(
-      shape_, {options_.cache.sink_tokens, options_.cache.recent_tokens}, logs);
+  HitRateMeter meter(shape_, ProtectedEndsOf(options_.cache), logs);
   auto compare = [&](const Sequence& sequence) {
     const uint32_t step =
         static_cast<uint32_t>(sequence.times().step_us.size());
@@ -180,10 +179,8 @@ Status Demo::AnswerQuestion(DemoRow* row) {
       engine_.tokenizer().TokenizeChat({&message, 1}, Tokenizer::Reply::kBegin);
   if (!chat.ok()) return chat.status();
   Request request;
-  request.prompt = chat->tokens;
-  for (const auto& [begin, end] : chat->pinned) {
-    request.pinned.push_back({begin, end});
-  }
+  request.prompt = std::move(chat->tokens);
+  if (options_.cache.pin_system) request.pinned = chat->pinned;
   request.max_new_tokens = options_.answer_tokens;
   request.cache = OptionsOf(row->policy);
   Result<Generation> reply = engine_.Generate(request, {}, {}, cancelled_);

@@ -55,7 +55,7 @@ class SpeedRun {
     SpeedRow row = NewRow(SpeedRow::Kind::kPrefill, n_tokens, 1, cache);
     Result<std::unique_ptr<Sequence>> sequence = Start(cache, n_tokens, 0, 0);
     if (!sequence.ok()) return sequence.status();
-    row.tokens_per_second = n_tokens / (*sequence)->times().prefill_s;
+    row.tokens_per_second = (*sequence)->times().PrefillRate();
     row.resident_bytes = (*sequence)->stats().resident_bytes;
     return row;
   }
@@ -85,10 +85,9 @@ class SpeedRun {
       if (Status s = engine_.DecodeBatch(pointers, tokens); !s.ok()) return s;
     }
     const StepTimes& times = sequences[0]->times();
-    row.tokens_per_second = batch * static_cast<double>(options_.gen_tokens) /
-                            (times.decode_us * 1e-6);
+    row.tokens_per_second = batch * times.DecodeRate();
     row.step = SummarizeSteps(times.step_us);
-    row.policy_share = times.policy_us / times.decode_us;
+    row.policy_share = times.PolicyShare();
     row.resident_bytes = sequences[0]->stats().resident_bytes;
     return row;
   }

@@ -1,0 +1,9 @@
+#include "cli/json_document.h"
+
+namespace lkv::cli {
+
+std::string DumpJson(const Json& document) {
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace lkv::cli
