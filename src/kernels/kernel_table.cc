@@ -2,10 +2,18 @@
 
 #include <cstring>
 
+#include "base/types.h"
 #include "kernels/kernel_sets.h"
 
 namespace lkv {
 namespace {
+
+// Two names for one thing, so that files compiled for a vector set need no
+// header but kernel_table.h.
+static_assert(kPageSlots == kPageTokens);
+// What arrays "indexed by KvType" rely on.
+static_assert(static_cast<int>(KvType::kF16) == 0 &&
+              static_cast<int>(KvType::kBF16) == 1);
 
 // The sets that this processor runs, best first.
 struct Sets {

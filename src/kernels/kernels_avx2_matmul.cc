@@ -7,7 +7,9 @@
 // whatever the activations are. An 8-bit weight is 16 * upper + lower nibble.
 #include <immintrin.h>
 
+#include "kernels/avx2_simd.h"
 #include "kernels/kernel_sets.h"
+#include "kernels/simd_matmul.h"
 
 namespace lkv {
 namespace {
@@ -20,18 +22,6 @@ inline __m256i Broadcast4(const int8_t* x) {
   int32_t columns;
   __builtin_memcpy(&columns, x, sizeof(columns));
   return _mm256_set1_epi32(columns);
-}
-
-inline __m256 LoadF16(const uint16_t* values) {
-  return _mm256_cvtph_ps(
-      _mm_loadu_si128(reinterpret_cast<const __m128i*>(values)));
-}
-
-inline __m256 LoadBF16(const uint16_t* values) {
-  return _mm256_castsi256_ps(_mm256_slli_epi32(
-      _mm256_cvtepu16_epi32(
-          _mm_loadu_si128(reinterpret_cast<const __m128i*>(values))),
-      16));
 }
 
 inline __m256i LoadBytes(const uint8_t* bytes) {
@@ -52,21 +42,6 @@ inline void PrefetchAhead(const Tile* tile) {
   for (size_t i = 0; i < sizeof(Tile); i += 64) {
     _mm_prefetch(ahead + i, _MM_HINT_T0);
   }
-}
-
-// Quantised activations of one token, at one tile of 32 columns.
-struct TokenBlock {
-  const int8_t* high;
-  const int8_t* low;
-  float scale;
-  const float* sums;  // two, 16 columns each
-};
-
-template <bool kHasLow>
-inline TokenBlock BlockOf(const QuantizedRows& x, size_t t, size_t b) {
-  const size_t column = t * x.stride + b * kTileColumns;
-  return {x.high + column, kHasLow ? x.low + column : nullptr,
-          x.scale[column / 32], x.sums + column / 16};
 }
 
 // Adds pairs of 16-bit sums: one 32-bit sum per row.
@@ -116,8 +91,8 @@ inline __m256 AddProduct(const Tile4& tile, int half, const TokenBlock& x,
                          __m256 sum) {
   __m256i dot = Dot(tile, half, x.high);
   if constexpr (kHasLow) dot = Combine(dot, Dot(tile, half, x.low));
-  const __m256 scale = LoadF16(tile.scale + kHalfRows * half);
-  const __m256 minimum = LoadF16(tile.minimum + kHalfRows * half);
+  const __m256 scale = Simd::LoadF16(tile.scale + kHalfRows * half);
+  const __m256 minimum = Simd::LoadF16(tile.minimum + kHalfRows * half);
   sum = _mm256_fmadd_ps(minimum, _mm256_set1_ps(x.sums[0] + x.sums[1]), sum);
   return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot),
                          _mm256_mul_ps(scale, _mm256_set1_ps(x.scale)), sum);
@@ -140,7 +115,8 @@ inline __m256 AddProduct(const Tile8& tile, int half, const TokenBlock& x,
                          __m256 sum) {
   const __m256 dot =
       OffsetDot<kHasLow, 0, 8>(tile.quants, half, x, x.sums[0] + x.sums[1]);
-  return _mm256_fmadd_ps(dot, LoadF16(tile.scale + kHalfRows * half), sum);
+  return _mm256_fmadd_ps(dot, Simd::LoadF16(tile.scale + kHalfRows * half),
+                         sum);
 }
 
 template <bool kHasLow>
@@ -149,8 +125,10 @@ inline __m256 AddProduct(const Tile8x16& tile, int half, const TokenBlock& x,
   const __m256 left = OffsetDot<kHasLow, 0, 4>(tile.quants, half, x, x.sums[0]);
   const __m256 right =
       OffsetDot<kHasLow, 4, 8>(tile.quants, half, x, x.sums[1]);
-  sum = _mm256_fmadd_ps(left, LoadF16(tile.scale[0] + kHalfRows * half), sum);
-  return _mm256_fmadd_ps(right, LoadF16(tile.scale[1] + kHalfRows * half), sum);
+  sum = _mm256_fmadd_ps(left, Simd::LoadF16(tile.scale[0] + kHalfRows * half),
+                        sum);
+  return _mm256_fmadd_ps(right, Simd::LoadF16(tile.scale[1] + kHalfRows * half),
+                         sum);
 }
 
 // 16 rows times kTokens tokens, from token t on. Decode takes both halves in
@@ -276,9 +254,9 @@ void AddAvx2Matmul(KernelTable* table) {
   table->matmul[static_cast<size_t>(WeightFormat::kTile8x16)] =
       QuantizedMatmul<Tile8x16>;
   table->matmul[static_cast<size_t>(WeightFormat::kTile16F16)] =
-      ForAllTokens<HalfKernel<LoadF16>>;
+      ForAllTokens<HalfKernel<Simd::LoadF16>>;
   table->matmul[static_cast<size_t>(WeightFormat::kTile16BF16)] =
-      ForAllTokens<HalfKernel<LoadBF16>>;
+      ForAllTokens<HalfKernel<Simd::LoadBF16>>;
 }
 
 }  // namespace lkv

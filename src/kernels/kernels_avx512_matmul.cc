@@ -11,7 +11,9 @@
 // bound by the dot-product unit: 8 of its operations per tile and token.
 #include <immintrin.h>
 
+#include "kernels/avx512_simd.h"
 #include "kernels/kernel_sets.h"
+#include "kernels/simd_matmul.h"
 
 namespace lkv {
 namespace {
@@ -23,18 +25,6 @@ inline __m512i Broadcast4(const int8_t* x) {
   int32_t columns;
   __builtin_memcpy(&columns, x, sizeof(columns));
   return _mm512_set1_epi32(columns);
-}
-
-inline __m512 LoadF16(const uint16_t* values) {
-  return _mm512_cvtph_ps(
-      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values)));
-}
-
-inline __m512 LoadBF16(const uint16_t* values) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(
-      _mm512_cvtepu16_epi32(
-          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values))),
-      16));
 }
 
 // Into the first-level cache where the arithmetic of a tile takes longer than
@@ -52,21 +42,6 @@ inline void PrefetchAhead(const Tile* tile) {
       _mm_prefetch(ahead + i, _MM_HINT_T1);
     }
   }
-}
-
-// Quantised activations of one token, at one tile of 32 columns.
-struct TokenBlock {
-  const int8_t* high;
-  const int8_t* low;
-  float scale;
-  const float* sums;  // two, 16 columns each
-};
-
-template <bool kHasLow>
-inline TokenBlock BlockOf(const QuantizedRows& x, size_t t, size_t b) {
-  size_t column = t * x.stride + b * kTileColumns;
-  return {x.high + column, kHasLow ? x.low + column : nullptr,
-          x.scale[column / 32], x.sums + column / 16};
 }
 
 // Dot products of unsigned bytes with one token's quants, columns
@@ -92,7 +67,7 @@ inline __m512i DotBytes(const __m512i* bytes, const TokenBlock& x) {
 
 struct Unpacked4 {
   explicit Unpacked4(const Tile4& tile)
-      : scale(LoadF16(tile.scale)), minimum(LoadF16(tile.minimum)) {
+      : scale(Simd::LoadF16(tile.scale)), minimum(Simd::LoadF16(tile.minimum)) {
     const __m512i low_half = _mm512_set1_epi8(15);
     for (int j = 0; j < 4; ++j) {
       __m512i pairs = _mm512_loadu_si512(tile.quants[j]);
@@ -124,7 +99,7 @@ inline __m512 OffsetDot(const __m512i* bytes, const TokenBlock& x,
 }
 
 struct Unpacked8 {
-  explicit Unpacked8(const Tile8& tile) : scale(LoadF16(tile.scale)) {
+  explicit Unpacked8(const Tile8& tile) : scale(Simd::LoadF16(tile.scale)) {
     for (int j = 0; j < 8; ++j) bytes[j] = _mm512_loadu_si512(tile.quants[j]);
   }
 
@@ -140,7 +115,7 @@ struct Unpacked8 {
 
 struct Unpacked8x16 {
   explicit Unpacked8x16(const Tile8x16& tile)
-      : scale{LoadF16(tile.scale[0]), LoadF16(tile.scale[1])} {
+      : scale{Simd::LoadF16(tile.scale[0]), Simd::LoadF16(tile.scale[1])} {
     for (int j = 0; j < 8; ++j) bytes[j] = _mm512_loadu_si512(tile.quants[j]);
   }
 
@@ -269,9 +244,9 @@ void AddAvx512Matmul(KernelTable* table) {
   table->matmul[static_cast<size_t>(WeightFormat::kTile8x16)] =
       QuantizedMatmul<Tile8x16, Unpacked8x16>;
   table->matmul[static_cast<size_t>(WeightFormat::kTile16F16)] =
-      ForAllTokens<HalfKernel<LoadF16>>;
+      ForAllTokens<HalfKernel<Simd::LoadF16>>;
   table->matmul[static_cast<size_t>(WeightFormat::kTile16BF16)] =
-      ForAllTokens<HalfKernel<LoadBF16>>;
+      ForAllTokens<HalfKernel<Simd::LoadBF16>>;
 }
 
 }  // namespace lkv

@@ -8,11 +8,9 @@
 // All times are CPU time of the thread, so that a neighbour who takes the core
 // does not count; one who takes the memory does, for both sides of a ratio.
 #include <benchmark/benchmark.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -20,7 +18,6 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
-#include "base/check.h"
 #include "kernels/kernel_table.h"
 
 namespace lkv {
@@ -28,7 +25,6 @@ namespace {
 
 // Far more than any cache of today's machines holds of it.
 constexpr size_t kWorkingSetBytes = size_t{256} << 20;
-constexpr size_t kHugePage = size_t{2} << 20;
 
 double ThreadSeconds() {
   timespec now;
@@ -37,34 +33,18 @@ double ThreadSeconds() {
          static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// Memory in huge pages, filled with small random halves (0.25 to 0.5).
-class Memory {
- public:
-  explicit Memory(size_t n_bytes)
-      : n_bytes_((n_bytes + kHugePage - 1) / kHugePage * kHugePage),
-        data_(static_cast<uint8_t*>(std::aligned_alloc(kHugePage, n_bytes_))) {
-    CHECK(data_ != nullptr);
-    madvise(data_, n_bytes_, MADV_HUGEPAGE);
+// 256 MiB that all memory-bound benchmarks read, filled with small random
+// halves (0.25 to 0.5).
+const AlignedBuffer<uint8_t>& WorkingSet() {
+  static const AlignedBuffer<uint8_t> memory = [] {
+    AlignedBuffer<uint8_t> bytes(kWorkingSetBytes);
     std::minstd_rand random(1);
-    for (size_t i = 0; i < n_bytes_; i += 2) {
+    for (size_t i = 0; i < bytes.size(); i += 2) {
       uint16_t half = static_cast<uint16_t>(0x3400 + random() % 0x400);
-      std::memcpy(data_ + i, &half, sizeof(half));
+      std::memcpy(&bytes[i], &half, sizeof(half));
     }
-  }
-  ~Memory() { std::free(data_); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-
-  const uint8_t* data() const { return data_; }
-
- private:
-  size_t n_bytes_;
-  uint8_t* data_;
-};
-
-// 256 MiB that all memory-bound benchmarks read.
-const Memory& WorkingSet() {
-  static const Memory memory(kWorkingSetBytes);
+    return bytes;
+  }();
   return memory;
 }
 

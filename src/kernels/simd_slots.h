@@ -44,12 +44,14 @@ void ValueStats(const uint8_t* page, uint32_t first, uint32_t last,
   }
 }
 
-// Adds up to 8 heads from `head` on to the masses of one chunk.
+// Heads whose factors are held in registers at a time.
+constexpr uint32_t kReducedHeads = 8;
+
+// Adds up to kReducedHeads heads from `head` on to the masses of one chunk.
 inline void ReduceHeads(const ReduceMassArgs& args, uint32_t head,
                         uint32_t chunk) {
-  constexpr uint32_t kMaxHeads = 8;
-  const uint32_t n_heads = AtMost(args.group - head, kMaxHeads);
-  Simd::F32 factors[kMaxHeads];
+  const uint32_t n_heads = AtMost(args.group - head, kReducedHeads);
+  Simd::F32 factors[kReducedHeads];
   for (uint32_t i = 0; i < n_heads; ++i) {
     const uint32_t g = head + i;
     const float p_max = args.p_max[g * args.p_max_stride + chunk];
@@ -81,7 +83,7 @@ inline void ReduceHeads(const ReduceMassArgs& args, uint32_t head,
 
 inline void ReduceMass(const ReduceMassArgs& args) {
   for (uint32_t chunk = 0; chunk * kAttendChunkSlots < args.n_slots; ++chunk) {
-    for (uint32_t head = 0; head < args.group; head += 8) {
+    for (uint32_t head = 0; head < args.group; head += kReducedHeads) {
       ReduceHeads(args, head, chunk);
     }
   }
