@@ -1,13 +1,12 @@
 // Options of the cache: what a user may ask for, with defaults and units.
 //
-// The names are those of the YAML block (docs/configuration.md); "auto" values
-// are empty optionals until Resolve... fills them for a model and a request.
-// Plain data, copyable.
+// The names are those of the YAML block (docs/configuration.md). What is left
+// open or "auto" is worked out for the model and the request when a sequence
+// begins. Plain data, copyable.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 namespace lkv {
 
@@ -71,12 +70,12 @@ struct CacheOptions {
   std::optional<uint32_t> base_window_tokens;
   std::optional<uint32_t> min_window_tokens;  // default base / 4
   std::optional<uint32_t> max_window_tokens;
-  bool base_window_auto = false;   // "auto": max(1024, 0.25 max_seq_len)
-  bool max_window_auto = false;    // "auto": min(half the memory, 1.5 base)
+  bool base_window_auto = false;  // "auto": max(1024, 0.25 max_seq_len)
+  bool max_window_auto = false;   // "auto": min(half the memory, 1.5 base)
   // Nats of Jensen-Shannon divergence (of the other metric if that is chosen):
   // between a text that goes on (0.03) and one that turns (0.10 and more).
   double change_threshold = 0.06;
-  double change_smoothing = 0.7;   // weight of the old value
+  double change_smoothing = 0.7;  // weight of the old value
   ChangeMetric change_metric = ChangeMetric::kJensenShannon;
   uint32_t dwell_steps = 32;
 
@@ -85,7 +84,7 @@ struct CacheOptions {
   ScoreName score = ScoreName::kOutputError;
   double score_threshold_percentile = 50;  // of the scores at warm-up's end
   uint32_t prediction_steps = 4;           // 1..64; the source: 4..12
-  double temporal_decay = 0.9;
+  double temporal_decay = 0.9;  // kValueNorm; without effect on a flat forecast
   uint32_t warmup_tokens = 0;
   uint32_t sink_tokens = 4;
   uint32_t recent_tokens = 128;
@@ -94,9 +93,8 @@ struct CacheOptions {
 
   uint64_t seed = 0;  // of the random policy
 
-  // How the pages of a sequence are shared among its lanes. Empty = by mass for
-  // the look-ahead policy, equal for the baselines.
-  std::optional<LaneSpreadMode> lane_spread;
+  // How the pages of a sequence are shared among its lanes.
+  LaneSpreadMode lane_spread = LaneSpreadMode::kEqual;
 };
 
 }  // namespace lkv

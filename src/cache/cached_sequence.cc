@@ -116,7 +116,7 @@ CachedSequence::Judge::Judge(const KvShape& shape, const KernelTable& kernels,
           options.cache,
           {.n_lanes = shape.n_lanes(), .pages_per_lane = plan.pages_per_lane})),
       detector(MakeDetector(shape, options.cache, plan)),
-      spread({.mode = LaneSpreadModeOf(options.cache),
+      spread({.mode = options.cache.lane_spread,
               .n_lanes = shape.n_lanes(),
               .n_dense_lanes = plan.n_dense_lanes,
               // One page short of what a lane may hold, which it opens next.

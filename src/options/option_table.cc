@@ -29,7 +29,7 @@ constexpr std::array kScores =
 constexpr std::array kMetrics = std::to_array<Words>({"js", "kl"});
 constexpr std::array kKvTypes = std::to_array<Words>({"f16", "bf16"});
 constexpr std::array kPredictors = std::to_array<Words>({"auto", "ema"});
-constexpr std::array kSpreads = std::to_array<Words>({"auto", "equal", "mass"});
+constexpr std::array kSpreads = std::to_array<Words>({"equal", "mass"});
 constexpr std::array kUnits = std::to_array<Words>({"page"});
 constexpr std::array kPresets =
     std::to_array<Words>({"none", "chat", "code", "long_document", "agent"});
@@ -47,16 +47,6 @@ ChoiceField Choice() {
             return static_cast<size_t>(options.*kMember);
           }};
 }
-
-// lane_spread is open ("auto") or one of an enum.
-constexpr ChoiceField kLaneSpread = {
-    [](CacheOptions& options, size_t choice) {
-      options.lane_spread.reset();
-      if (choice > 0) options.lane_spread = LaneSpreadMode(choice - 1);
-    },
-    [](const CacheOptions& options) {
-      return options.lane_spread ? size_t(*options.lane_spread) + 1 : 0;
-    }};
 
 // Without this, every entry would have to spell all fields.
 OptionKey Key(Words name, Words unit, OptionField field, Words doc,
@@ -166,8 +156,9 @@ std::vector<OptionKey> MakeTable() {
                   "chat 4 .. 6, code 8 .. 12")),
       Between(0, 1,
               Key("temporal_decay", "", &O::temporal_decay,
-                  "Weight of each further step ahead",
-                  "score = sum of decay^t a_t / sum of decay^t")),
+                  "Weight of each further step ahead, for score value_norm",
+                  "a = sum of decay^t a_t / sum of decay^t; no effect while "
+                  "predictor ema forecasts the same a for every step")),
       Between(0, kMostTokens,
               Key("warmup_tokens", "tokens", &O::warmup_tokens,
                   "Length before which the window evicts nothing",
@@ -184,10 +175,10 @@ std::vector<OptionKey> MakeTable() {
       Key("pin_system", "", &O::pin_system,
           "Whether system prompt and chat markers never leave"),
       Among(kSpreads,
-            Key("lane_spread", "", kLaneSpread,
+            Key("lane_spread", "", Choice<&O::lane_spread>(),
                 "How layers and KV heads share the budget",
-                "mass: by the attention their contestable tokens get; auto: "
-                "mass for policy lookahead, equal for the others")),
+                "mass: by the attention their contestable tokens get, which "
+                "keeps more of it but predicts worse")),
       Among(kUnits, Key("unit", "", std::monostate(), "What leaves at once",
                         "page: 16 tokens of one layer and KV head")),
       Between(0, 4294967295.0,

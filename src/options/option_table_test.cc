@@ -60,8 +60,6 @@ TEST(OptionTableTest, ChoicesMeanTheEnumeratorsOfTheirName) {
   EXPECT_EQ(options.kv_type, KvTypeName::kBF16);
   set("lane_spread", "mass");
   EXPECT_EQ(options.lane_spread, LaneSpreadMode::kMass);
-  set("lane_spread", "auto");
-  EXPECT_EQ(options.lane_spread, std::nullopt);
 }
 
 TEST(OptionTableTest, NumbersAreTakenOnlyInsideTheirRange) {

@@ -65,13 +65,6 @@ void Apportion(std::span<const float> weights, uint32_t total, uint32_t floor,
   }
 }
 
-LaneSpreadMode LaneSpreadModeOf(const CacheOptions& options) {
-  LaneSpreadMode usual = options.policy == PolicyName::kLookahead
-                             ? LaneSpreadMode::kMass
-                             : LaneSpreadMode::kEqual;
-  return options.lane_spread.value_or(usual);
-}
-
 LaneSpread::LaneSpread(const Options& options)
     : options_(options),
       mass_(options.n_lanes),

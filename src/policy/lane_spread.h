@@ -35,9 +35,6 @@ void Apportion(std::span<const float> weights, uint32_t total, uint32_t floor,
                uint32_t cap, std::span<double> exact, std::span<uint32_t> order,
                std::span<uint32_t> out);
 
-// kMass for the look-ahead policy and kEqual for the baselines unless given.
-LaneSpreadMode LaneSpreadModeOf(const CacheOptions& options);
-
 class LaneSpread {
  public:
   struct Options {

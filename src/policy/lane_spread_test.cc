@@ -104,15 +104,6 @@ TEST(ApportionTest, SumsToTheTotalWithinFloorAndCap) {
   }
 }
 
-TEST(LaneSpreadModeTest, MassForLookaheadEqualForBaselinesUnlessGiven) {
-  CacheOptions options;
-  EXPECT_EQ(LaneSpreadModeOf(options), LaneSpreadMode::kMass);
-  options.policy = PolicyName::kLru;
-  EXPECT_EQ(LaneSpreadModeOf(options), LaneSpreadMode::kEqual);
-  options.lane_spread = LaneSpreadMode::kMass;
-  EXPECT_EQ(LaneSpreadModeOf(options), LaneSpreadMode::kMass);
-}
-
 std::vector<uint32_t> Targets(const LaneSpread& spread, uint32_t n_lanes) {
   std::vector<uint32_t> targets;
   for (uint32_t lane = 0; lane < n_lanes; ++lane) {

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "policy/non_negative_f16.h"
-#include "policy/page_sum.h"
+#include "policy/page_totals.h"
 #include "policy/scorer.h"
 
 namespace lkv {
@@ -79,8 +79,8 @@ void LookaheadPolicy::ScorePages(uint32_t lane, uint32_t /*now_pos*/,
     const uint32_t last_page =
         std::min(n_pages, first_page + kBlockSlots / kPageTokens);
     for (uint32_t p = first_page; p < last_page; ++p) {
-      out.attention[p] = SumPage(attention + p * kPageTokens - first);
-      out.score[p] = SumPage(score + p * kPageTokens - first);
+      out.attention[p] = MaxOfPage(attention + p * kPageTokens - first);
+      out.score[p] = MaxOfPage(score + p * kPageTokens - first);
     }
   }
 }

@@ -31,10 +31,13 @@ class LookaheadPolicyTest : public ::testing::Test {
       n_slots_ += kPageTokens;
     }
   }
-  // Every slot of page p gets page_attention[p] from many queries.
+  // The slots of page p get page_attention[p], the last one three times that,
+  // from many queries.
   void Settle(const std::vector<float>& page_attention) {
     std::vector<float> mass(n_slots_);
-    for (uint32_t i = 0; i < n_slots_; ++i) mass[i] = page_attention[i / 16];
+    for (uint32_t i = 0; i < n_slots_; ++i) {
+      mass[i] = page_attention[i / 16] * (i % 16 == 15 ? 3 : 1);
+    }
     for (int t = 0; t < 500; ++t) {
       policy_->Observe({.lane = 0,
                         .query_pos = n_slots_ - 1,
@@ -54,24 +57,24 @@ class LookaheadPolicyTest : public ::testing::Test {
   std::vector<float> score_;
 };
 
-TEST_F(LookaheadPolicyTest, OutputErrorPagesSumTheirSlots) {
+TEST_F(LookaheadPolicyTest, OutputErrorPagesAreWorthTheirBestSlot) {
   Start(ScoreName::kOutputError);
   AddPages(1, 100, 2);
   AddPages(1, 1, 3);
   Settle({0.01f, 0.02f});
   Score();
-  EXPECT_NEAR(attention_[0], 16 * 0.01, 0.01);
-  EXPECT_NEAR(score_[0] / (16 * OutputErrorScore(0.01f, 2)), 1, 0.03);
-  EXPECT_NEAR(score_[1] / (16 * OutputErrorScore(0.02f, 3)), 1, 0.03);
+  EXPECT_NEAR(attention_[0], 0.03, 0.001);
+  EXPECT_NEAR(score_[0] / OutputErrorScore(0.03f, 2), 1, 0.03);
+  EXPECT_NEAR(score_[1] / OutputErrorScore(0.06f, 3), 1, 0.03);
   EXPECT_TRUE(policy_->two_stage());
 }
 
-TEST_F(LookaheadPolicyTest, ValueNormPagesSumTheirSlots) {
+TEST_F(LookaheadPolicyTest, ValueNormPagesAreWorthTheirBestSlot) {
   Start(ScoreName::kValueNorm);
   AddPages(1, 5, 1000);
   Settle({0.01f});
   Score();
-  EXPECT_NEAR(score_[0], 16 * 5 * 0.01, 0.03);
+  EXPECT_NEAR(score_[0], 5 * 0.03, 0.005);
   EXPECT_FALSE(policy_->two_stage());
 }
 

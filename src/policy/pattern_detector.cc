@@ -5,7 +5,7 @@
 #include <span>
 
 #include "base/check.h"
-#include "policy/page_sum.h"
+#include "policy/page_totals.h"
 
 namespace lkv {
 namespace {

@@ -1,7 +1,6 @@
 // Scores: what the loss of one cached token would cost. Higher = keep. Pure
-// functions of a prediction and one number about the token's value; a page's
-// score is the sum over its slots (slots of one lane are of one size, so this
-// is the score per byte).
+// functions of a prediction and one number about the token's value. A page is
+// worth its best slot (lookahead_policy.h).
 #pragma once
 
 #include <cstdint>
