@@ -36,7 +36,7 @@ PUBLIC_LAYER = LAYERS["engine"]
 
 # Third-party headers (a prefix of the include path) and who may include them.
 THIRD_PARTY = {
-    "ggml": {"gguf", "text", "testing"},
+    "ggml": {"gguf", "testing"},
     "gguf.h": {"gguf", "text", "testing"},
     "llama": {"text", "testing"},
     "yaml-cpp/": {"options"},
