@@ -477,6 +477,8 @@ TEST(PagedKvCacheTest, ATurnAnnouncedFirstIsLikeAnAdmissionForIt) {
     SequenceOptions options = Chat(PolicyName::kLookahead, 1000);
     options.cache.lane_spread = LaneSpreadMode::kMass;
     options.cache.base_window_tokens = 192;
+    options.cache.min_window_tokens = 128;
+    options.cache.max_window_tokens = 224;
     options.cache.window_strategy = WindowStrategy::kHybrid;
     if (announced == 0) {
       options.prompt_tokens = 900;
@@ -496,18 +498,17 @@ TEST(PagedKvCacheTest, ATurnAnnouncedFirstIsLikeAnAdmissionForIt) {
   EXPECT_EQ(resident[0], resident[1]);
 }
 
-TEST(PagedKvCacheTest, WhatWasPlannedToLeaveStaysWhenTheBudgetGrows) {
+TEST(PagedKvCacheTest, NothingLeavesForTheSakeOfABudgetThatHasGrown) {
   PagedKvCache cache(kShape, Threads(1));
   CacheDriver drive(cache, 1);
   DrivenSequence chat = drive.Add(Chat(PolicyName::kLookahead, 4000), 1);
-  ASSERT_TRUE(cache.AnnounceTurn(chat.id, 600, 100).ok());
-  drive.Prefill(chat, 600, 512);
-  for (int i = 0; i < 50; ++i) drive.Step(chat, 1);
+  ASSERT_TRUE(cache.AnnounceTurn(chat.id, 608, 100).ok());
+  // Every lane plans what leaves next, and would do so at its turns.
+  drive.Prefill(chat, 608, 512);
   const uint64_t n_evicted = cache.Stats(chat.id).evicted_tokens;
   ASSERT_GT(n_evicted, 300u);
-  ASSERT_TRUE(cache.AnnounceTurn(chat.id, 3000, 100).ok());
-  drive.Prefill(chat, 160, 160);
-  for (int i = 0; i < 32; ++i) drive.Step(chat, 1);
+  ASSERT_TRUE(cache.AnnounceTurn(chat.id, 1, 3000).ok());
+  for (uint32_t i = 0; i < 2 * kPageTokens; ++i) drive.Step(chat, 1);
   EXPECT_EQ(cache.Stats(chat.id).evicted_tokens, n_evicted);
 }
 
