@@ -1,7 +1,7 @@
 #include "cli/budget_notice.h"
 
+#include "base/byte_text.h"
 #include "cli/exit_code.h"
-#include "cli/number_text.h"
 #include "options/budget_text.h"
 
 namespace lkv::cli {
@@ -16,8 +16,8 @@ void NoticeRaisedBudget(const SequenceOptions& asked, const KvShape& shape,
       budget.share * n_tokens * static_cast<double>(shape.bytes_per_token()));
   if (got.budget_bytes <= share_bytes) return;
   PrintError("budget: " + FormatBudget(budget) + " is " +
-             FormatBytesShort(share_bytes) + ", raised to the " +
-             FormatBytesShort(got.budget_bytes) +
+             FormatBytes(share_bytes) + ", raised to the " +
+             FormatBytes(got.budget_bytes) +
              " that sinks, recent tokens and open pages need");
 }
 

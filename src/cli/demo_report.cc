@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/byte_text.h"
 #include "cli/generation_report.h"
 #include "cli/number_text.h"
 #include "cli/text_table.h"
@@ -29,9 +30,9 @@ std::vector<std::string> Reading(const DemoReport& report) {
       ours->decode_tokens_per_second / full->decode_tokens_per_second;
   return {"Speed: lookahead decodes " + FormatFixed(speed, 2) +
               " times as fast as full, because a step reads " +
-              FormatBytesShort(ours->kv.read_bytes_last_step) +
+              FormatBytes(ours->kv.read_bytes_last_step) +
               " of KV instead of " +
-              FormatBytesShort(full->kv.read_bytes_last_step) +
+              FormatBytes(full->kv.read_bytes_last_step) +
               "; lru and lookahead read the same, so compare speeds with full.",
           "Quality: inside the same budget lookahead held " +
               FormatPercent(ours->hit.mass) +
@@ -97,8 +98,7 @@ std::string DemoAsText(const DemoReport& report, const DemoOptions& options) {
     table.AddRow(
         {PolicyText(row.policy), FormatFixed(row.decode_tokens_per_second, 1),
          seconds_text(row.decode_tokens_per_second),
-         FormatBytesShort(row.kv.resident_bytes_max),
-         FormatPercent(row.hit.mass),
+         FormatBytes(row.kv.resident_bytes_max), FormatPercent(row.hit.mass),
          FormatPercent(row.fidelity.top1_agreement),
          is_full ? std::string("0") : FormatSignificant(row.fidelity.kl_mean)});
   }

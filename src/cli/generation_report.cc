@@ -1,5 +1,6 @@
 #include "cli/generation_report.h"
 
+#include "base/byte_text.h"
 #include "cli/number_text.h"
 #include "options/option_table.h"
 
@@ -114,13 +115,13 @@ std::string ReportAsText(const GenerationReport& report) {
   out += "kv cache   " + ValueOf("policy", report.cache) + ", " +
          ValueOf("kv_type", report.cache) + ", budget " +
          ValueOf("budget", report.cache) + " = " +
-         FormatBytesShort(kv.budget_bytes) + "\n";
-  out += "           " + FormatBytesShort(kv.resident_bytes_max) +
+         FormatBytes(kv.budget_bytes) + "\n";
+  out += "           " + FormatBytes(kv.resident_bytes_max) +
          " resident at most; keeping everything takes " +
-         FormatBytesShort(kv.full_bytes) + "\n";
+         FormatBytes(kv.full_bytes) + "\n";
   out += "           evicted " + FormatCount(kv.evicted_tokens) + " of " +
          FormatCount(kv.n_tokens) + " tokens; the last step read " +
-         FormatBytesShort(kv.read_bytes_last_step) + "\n";
+         FormatBytes(kv.read_bytes_last_step) + "\n";
 
   if (report.hit) {
     out += "hit rate   mass " + FormatFixed(report.hit->mass, 3) + ", top-k " +

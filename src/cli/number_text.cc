@@ -29,17 +29,6 @@ std::string FormatSignificant(double value) {
   return {buffer.data(), static_cast<size_t>(n)};
 }
 
-std::string FormatBytesShort(uint64_t n_bytes) {
-  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(n_bytes);
-  size_t unit = 0;
-  while (value >= 1024 && unit + 1 < kUnits.size()) {
-    value /= 1024;
-    ++unit;
-  }
-  return FormatFixed(value, unit == 0 ? 0 : 1) + " " + kUnits[unit];
-}
-
 std::string FormatSeconds(double seconds) {
   return seconds < 1
              ? FormatFixed(seconds * 1000, seconds < 0.01 ? 2 : 0) + " ms"

@@ -9,7 +9,6 @@ namespace lkv::cli {
 std::string FormatCount(uint64_t n);                  // "6,000"
 std::string FormatFixed(double value, int decimals);  // "3.14"
 std::string FormatSignificant(double value);          // "0.00123", "1.2e-07"
-std::string FormatBytesShort(uint64_t n_bytes);       // "33.8 MiB"
 std::string FormatSeconds(double seconds);            // "2.41 s", "38 ms"
 std::string FormatRate(double tokens_per_second);     // "2,489 tokens/s"
 std::string FormatPercent(double share);              // "2.1 %"

@@ -3,12 +3,13 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <limits>
 #include <optional>
 #include <sstream>
 #include <vector>
+
+#include "base/byte_text.h"
 
 namespace lkv {
 namespace {
@@ -129,20 +130,6 @@ Status CheckFits(const std::string& what, uint64_t needed_bytes,
                      " of memory before any text, " +
                      FormatBytes(available_bytes) +
                      " available; free some or choose a smaller model");
-}
-
-std::string FormatBytes(uint64_t n_bytes) {
-  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(n_bytes);
-  size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(units)) {
-    value /= 1024;
-    ++unit;
-  }
-  char text[32];
-  std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", value,
-                units[unit]);
-  return text;
 }
 
 }  // namespace lkv

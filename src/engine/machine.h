@@ -24,7 +24,4 @@ uint64_t AvailableMemoryBytes(const std::string& root = "");
 Status CheckFits(const std::string& what, uint64_t needed_bytes,
                  uint64_t available_bytes);
 
-// "96.5 MiB": for messages.
-std::string FormatBytes(uint64_t n_bytes);
-
 }  // namespace lkv

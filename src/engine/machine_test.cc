@@ -109,11 +109,5 @@ TEST(CheckFitsTest, RefusalNamesBothNumbers) {
   EXPECT_NE(message.find("5.0 MiB"), std::string::npos);
 }
 
-TEST(FormatBytesTest, PicksTheUnit) {
-  EXPECT_EQ(FormatBytes(17), "17 B");
-  EXPECT_EQ(FormatBytes(96 * kMiB + kMiB / 2), "96.5 MiB");
-  EXPECT_EQ(FormatBytes(3 * 1024 * kMiB), "3.0 GiB");
-}
-
 }  // namespace
 }  // namespace lkv
