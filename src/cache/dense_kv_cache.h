@@ -43,7 +43,6 @@ class DenseKvCache final : public KvCache {
  private:
   struct Sequence {
     uint32_t n_tokens = 0;
-    uint32_t n_tokens_last_step = 0;
     // Per lane [n_tokens, head_dim].
     std::vector<std::vector<float>> keys;
     std::vector<std::vector<float>> values;

@@ -6,10 +6,12 @@
 // the change has left a band of +-0.02 around its value at the last move, at
 // most once per dwell_steps, and in whole pages.
 //
-//   symmetric  base * 4^(2 sigma(10 (change - threshold)) - 1): base/4 .. 4
-//   base source     base * (1 + sigma(change - threshold)): strictly in
-//              (base, 2 base), so it can never shrink below base
-// (sigma = logistic function), clamped to [min, max].
+//   symmetric:  base * 4^(2 sigma(20 (change - threshold)) - 1),
+//               between base / 4 and 4 base
+//   source:     base * (1 + sigma(change - threshold)),
+//               strictly in (base, 2 base), so it never shrinks below base
+//
+// with sigma the logistic function; clamped to [min, max].
 //
 // Pure but for its own few fields; thread-compatible, one owner; O(1) a step.
 #pragma once
