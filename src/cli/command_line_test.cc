@@ -58,7 +58,8 @@ TEST(CommandLineTest, WrongUseIsSaidInOneLineWithExitCode2) {
                           {"run", "-p", ""},
                           {"bench", "speed", "--depth", "deep"},
                           {"bench", "speed", "--budget", "full,much"},
-                          {"demo", "--budget", "0%"}}) {
+                          {"demo", "--budget", "0%"},
+                          {"demo", "--policies", "lru,best"}}) {
     SCOPED_TRACE(testing::PrintToString(words));
     ExpectOneLineError(RunLkv(words), 2);
   }

@@ -7,6 +7,7 @@
 #include "cli/open_engine.h"
 #include "cli/prompt_arguments.h"
 #include "options/budget_text.h"
+#include "options/option_table.h"
 
 namespace lkv::cli {
 
@@ -18,6 +19,15 @@ void DemoVerb::AddTo(CLI::App& app) {
                    "Budget of every row but the first [25%]: " +
                        std::string(kBudgetForms))
       ->type_name("SIZE");
+  verb->add_option("--policies", policies_,
+                   "Rows below the full cache [lru,lookahead]")
+      ->delimiter(',')
+      ->type_name("LIST")
+      ->allow_extra_args(false);
+  verb->add_option("--context", context_tokens_,
+                   "Tokens of the text that are read as a prompt [4096]")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
   auto* file = verb->add_option("-f,--file", text_file_,
                                 "Another text; then no question is asked")
                    ->type_name("FILE");
@@ -31,7 +41,8 @@ void DemoVerb::AddTo(CLI::App& app) {
       "Activations are 16 bit throughout, because 8 bit would drown what a\n"
       "policy changes.\n\n"
       "Example:\n"
-      "  lkv demo --budget 12.5%");
+      "  lkv demo --budget 12.5%\n"
+      "  lkv demo -f novel.txt --policies lru,streaming,random,lookahead");
 }
 
 Result<DemoOptions> DemoVerb::ReadOptions() const {
@@ -45,6 +56,15 @@ Result<DemoOptions> DemoVerb::ReadOptions() const {
   DemoOptions options = source_table_ ? SourceTableOptions() : DemoOptions();
   options.cache = configuration->cache();
   options.cache.budget = *budget;
+  if (context_tokens_) options.context_tokens = *context_tokens_;
+  if (!policies_.empty()) options.policies.clear();
+  for (const std::string& name : policies_) {
+    CacheOptions named;
+    const Status s = SetOption(*FindOption("policy"), name, &named);
+    if (!s.ok())
+      return InvalidArgument("--policies: " + std::string(s.message()));
+    options.policies.push_back(named.policy);
+  }
   if (text_file_) {
     auto text = ReadWholeFile(*text_file_);
     if (!text.ok()) return text.status();

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/arguments.h"
 #include "cli/exit_code.h"
@@ -24,6 +25,8 @@ class DemoVerb {
   ModelArguments model_;
   ConfigArguments config_;
   std::string budget_ = "25%";
+  std::vector<std::string> policies_;  // empty: those of DemoOptions
+  std::optional<uint32_t> context_tokens_;
   std::optional<std::string> text_file_;
   bool source_table_ = false;
   bool json_ = false;

@@ -34,6 +34,17 @@ std::string LongText(size_t n_words) {
   return text.str();
 }
 
+TEST(DemoTest, RowsAreTheFullCacheAndThePoliciesAskedFor) {
+  const json document =
+      RunJson({"demo", "-f", LKV_SOURCE_DIR "/LICENSE", "--context", "480",
+               "--budget", "75%", "--policies", "fifo,random"});
+  ASSERT_EQ(document["rows"].size(), 3);
+  EXPECT_EQ(document["rows"][0]["policy"], "full");
+  EXPECT_EQ(document["rows"][1]["policy"], "fifo");
+  EXPECT_EQ(document["rows"][2]["policy"], "random");
+  EXPECT_EQ(document["context_tokens"], 480);
+}
+
 TEST(RunTest, JsonHoldsEveryFieldOfTheInterface) {
   const json document = RunJson(
       {"run", "-p", "The capital of France is", "-n", "4", "--measure-hits"});
