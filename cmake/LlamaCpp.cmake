@@ -15,4 +15,11 @@ endforeach()
 set(GGML_OPENMP OFF CACHE INTERNAL "")
 set(GGML_NATIVE OFF CACHE INTERNAL "")
 set(BUILD_SHARED_LIBS OFF)
+# AddressSanitizer watches llama.cpp too; what UndefinedBehaviorSanitizer finds
+# there is not ours to fix and must not stop our tests.
+get_directory_property(lkv_compile_options COMPILE_OPTIONS)
+if(LKV_SANITIZE)
+  add_compile_options(-fno-sanitize=undefined)
+endif()
 add_subdirectory("${LKV_LLAMA_CPP_DIR}" llama.cpp EXCLUDE_FROM_ALL SYSTEM)
+set_directory_properties(PROPERTIES COMPILE_OPTIONS "${lkv_compile_options}")
