@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace lkv {
 
@@ -15,6 +16,18 @@ enum class KvType : uint8_t { kF16, kBF16 };
 // Tokens in one page of 16-bit elements: at head_dim 64 a page is 4 KiB, the
 // smallest unit that can be read in any order at streaming speed.
 inline constexpr uint32_t kPageTokens = 16;
+
+// n / divisor, rounded up. Requires n + divisor - 1 to fit T.
+template <typename T>
+constexpr T CeilDiv(T n, std::type_identity_t<T> divisor) {
+  return (n + divisor - 1) / divisor;
+}
+
+// Pages that n_tokens of one lane fill, the last one perhaps in part.
+template <typename T>
+constexpr T PagesOf(T n_tokens) {
+  return CeilDiv(n_tokens, T{kPageTokens});
+}
 
 // A half-open range of positions.
 struct PositionRange {

@@ -9,8 +9,6 @@
 namespace lkv {
 namespace {
 
-uint32_t CeilDiv(uint32_t n, uint32_t d) { return (n + d - 1) / d; }
-
 // The new tokens of a part by position. Token 0 stands at first_pos.
 struct NewTokens {
   uint32_t first_pos;
@@ -79,7 +77,7 @@ void AttentionRunner::Reserve(uint32_t n_slots, uint32_t n_parts) {
   if (n_slots <= slot_capacity_ && n_parts <= part_capacity_) return;
   slot_capacity_ = std::max(slot_capacity_, n_slots);
   part_capacity_ = std::max(part_capacity_, n_parts);
-  slot_stride_ = size_t{CeilDiv(slot_capacity_, kPageTokens)} * kPageTokens;
+  slot_stride_ = size_t{PagesOf(slot_capacity_)} * kPageTokens;
   chunk_stride_ = CeilDiv(slot_capacity_, kAttendChunkSlots);
   run_stride_ = CeilDiv(slot_capacity_, kRunSlots);
 

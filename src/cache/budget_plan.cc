@@ -14,10 +14,6 @@ namespace {
 // addresses.
 constexpr uint32_t kLanePagesOverMean = 2;
 
-uint64_t PagesOf(uint64_t n_tokens) {
-  return (n_tokens + kPageTokens - 1) / kPageTokens;
-}
-
 // What no lane may evict.
 struct Protection {
   uint64_t tokens;

@@ -8,13 +8,6 @@
 #include "policy/tier_planner.h"
 
 namespace lkv {
-namespace {
-
-uint32_t PagesOf(uint32_t n_tokens) {
-  return (n_tokens + kPageTokens - 1) / kPageTokens;
-}
-
-}  // namespace
 
 void PlanScratch::Reserve(uint32_t n_pages) {
   if (victims.size() >= n_pages) return;

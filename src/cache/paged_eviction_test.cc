@@ -88,16 +88,13 @@ class NaiveH2o final : public AttentionObserver {
 
   // Before a step of n_new tokens: room for its pages.
   void BeginStep(uint32_t n_tokens, uint32_t n_new) {
-    const uint32_t to_open =
-        (n_tokens + n_new + kPageTokens - 1) / kPageTokens -
-        (n_tokens + kPageTokens - 1) / kPageTokens;
+    const uint32_t to_open = PagesOf(n_tokens + n_new) - PagesOf(n_tokens);
     for (Lane& lane : lanes_) {
       for (uint32_t first_pos : lane.planned) lane.sums.erase(first_pos);
       lane.planned.clear();
       Leave(lane, n_tokens, cap_pages_ - to_open, /*at_once=*/true);
       for (uint32_t i = 0; i < to_open; ++i) {
-        lane.sums[(n_tokens + kPageTokens - 1) / kPageTokens * kPageTokens +
-                  i * kPageTokens] = 0;
+        lane.sums[PagesOf(n_tokens) * kPageTokens + i * kPageTokens] = 0;
       }
     }
   }

@@ -81,9 +81,7 @@ uint64_t PayloadBytes(const PagedKvCache& cache, SequenceId id) {
   uint64_t n_pages = 0;
   for (uint32_t layer = 0; layer < kShape.n_layers; ++layer) {
     for (uint32_t head = 0; head < kShape.n_kv_heads; ++head) {
-      n_pages +=
-          (cache.ResidentPositions(id, layer, head).size() + kPageTokens - 1) /
-          kPageTokens;
+      n_pages += PagesOf(cache.ResidentPositions(id, layer, head).size());
     }
   }
   return n_pages * kShape.page_bytes();

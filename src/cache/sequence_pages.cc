@@ -49,7 +49,7 @@ void SequencePages::Compact() {
   if (pool_.n_slabs_in_use() <= n_slabs + 1) return;
   const uint32_t end_page = n_slabs * slab_pages;
   uint32_t n_moves = 0;
-  for (uint32_t i = 0; i < (n_lanes() + kPageTokens - 1) / kPageTokens; ++i) {
+  for (uint32_t i = 0; i < CeilDiv(n_lanes(), kPageTokens); ++i) {
     n_moves += CompactLane(next_lane_, end_page, kMaxMovesPerCompact - n_moves);
     // A lane with more to move goes on in the next call.
     if (n_moves == kMaxMovesPerCompact) return;

@@ -54,9 +54,6 @@ class SequencePages {
   SequencePages(PagePool pool, uint32_t n_lanes, uint32_t pages_per_lane);
 
   uint32_t CompactLane(uint32_t lane, uint32_t end_page, uint32_t max_moves);
-  static uint32_t PagesOf(uint32_t n_tokens) {
-    return (n_tokens + kPageTokens - 1) / kPageTokens;
-  }
 
   PagePool pool_;
   std::vector<PageTable> tables_;  // [n_lanes]

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/types.h"
 #include "eval/forced_run.h"
 #include "eval/hit_rate.h"
 
@@ -24,8 +25,7 @@ constexpr uint32_t kMinForcedTokens = 8;
 class LogitsLog {
  public:
   LogitsLog(size_t vocab_size, uint32_t n_steps)
-      : vocab_size_(vocab_size),
-        every_((n_steps + kComparedTokens - 1) / kComparedTokens) {
+      : vocab_size_(vocab_size), every_(CeilDiv(n_steps, kComparedTokens)) {
     logits_.reserve((n_steps / every_ + 1) * vocab_size_);
   }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "base/aligned_buffer.h"
+#include "base/types.h"
 #include "kernels/kernel_table.h"
 
 namespace lkv {
@@ -28,7 +29,7 @@ class ActivationRows {
         sums_(max_rows * PaddedColumns(max_columns) / kSumColumns) {}
 
   static constexpr size_t PaddedColumns(size_t n_columns) {
-    return (n_columns + kTileColumns - 1) / kTileColumns * kTileColumns;
+    return CeilDiv(n_columns, kTileColumns) * kTileColumns;
   }
   // Bytes per row of n_columns, all forms together.
   static constexpr size_t RowBytes(size_t n_columns) {

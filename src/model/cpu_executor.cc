@@ -14,7 +14,7 @@ namespace lkv {
 namespace {
 
 size_t PaddedRows(size_t n_rows) {
-  return (n_rows + kTileRows - 1) / kTileRows * kTileRows;
+  return CeilDiv(n_rows, kTileRows) * kTileRows;
 }
 
 // The widest row that any matrix of a layer reads.

@@ -10,9 +10,8 @@ namespace lkv {
 namespace {
 
 uint64_t TileBytesOf(const GgufTensor& tensor) {
-  const uint64_t n_column_tiles =
-      (tensor.shape[0] + kTileColumns - 1) / kTileColumns;
-  const uint64_t n_row_tiles = (tensor.shape[1] + kTileRows - 1) / kTileRows;
+  const uint64_t n_column_tiles = CeilDiv(tensor.shape[0], kTileColumns);
+  const uint64_t n_row_tiles = CeilDiv(tensor.shape[1], kTileRows);
   return n_row_tiles * n_column_tiles *
          TileBytes(ChooseFormat(tensor.type).format);
 }

@@ -10,6 +10,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/thread_team.h"
+#include "base/types.h"
 #include "gguf/gguf_file.h"
 #include "kernels/tiles.h"
 #include "lookaheadkv/status.h"
@@ -24,10 +25,8 @@ struct WeightMatrix {
   uint32_t n_columns = 0;
   AlignedBuffer<uint8_t> tiles;
 
-  size_t n_row_tiles() const { return (n_rows + kTileRows - 1) / kTileRows; }
-  size_t n_column_tiles() const {
-    return (n_columns + kTileColumns - 1) / kTileColumns;
-  }
+  size_t n_row_tiles() const { return CeilDiv(n_rows, kTileRows); }
+  size_t n_column_tiles() const { return CeilDiv(n_columns, kTileColumns); }
 };
 
 // How a tensor's values survive the trip into tiles.

@@ -15,7 +15,7 @@ float PageMass(const LaneObservation& observation, uint32_t page) {
 }
 
 uint32_t PagesSeen(const LaneObservation& observation) {
-  return (observation.n_slots + kPageTokens - 1) / kPageTokens;
+  return PagesOf(observation.n_slots);
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ void LaneSpread::Respread(uint32_t n_tokens, uint32_t total_pages) {
   const uint32_t n = options_.n_lanes - options_.n_dense_lanes;
   if (n == 0) return;
   CHECK(uint64_t{n} * options_.floor_pages <= total_pages);
-  const uint32_t text_pages = (n_tokens + kPageTokens - 1) / kPageTokens + 1;
+  const uint32_t text_pages = PagesOf(n_tokens) + 1;
   const uint32_t cap_pages = std::min(
       std::max(text_pages, options_.floor_pages), options_.pages_per_lane);
   const bool text_fits = uint64_t{n} * cap_pages <= total_pages;

@@ -14,7 +14,7 @@ LaneRange ContestableSlots(const ProtectedEnds& ends, uint32_t n_slots) {
 LaneRange ContestablePages(const ProtectedEnds& ends, uint32_t n_slots) {
   LaneRange slots = ContestableSlots(ends, n_slots);
   uint32_t end = slots.end / kPageTokens;
-  uint32_t begin = (slots.begin + kPageTokens - 1) / kPageTokens;
+  uint32_t begin = PagesOf(slots.begin);
   return {.begin = std::min(begin, end), .end = end};
 }
 

@@ -8,12 +8,12 @@
 #include <string>
 #include <utility>
 
+#include "base/aligned_buffer.h"
 #include "base/check.h"
 
 namespace lkv {
 namespace {
 
-constexpr size_t kHugePageBytes = size_t{2} << 20;
 // 64 pages are a whole number of 4 KiB system pages for every head_dim that is
 // a multiple of 16.
 constexpr uint32_t kSmallSlabPages = 64;
@@ -22,8 +22,6 @@ size_t MachineBytes() {
   return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
-
-size_t CeilDiv(size_t n, size_t d) { return (n + d - 1) / d; }
 
 }  // namespace
 
