@@ -6,11 +6,11 @@
 #include <string_view>
 #include <utility>
 
+#include "base/printable_text.h"
 #include "cli/cache_map.h"
 #include "cli/generation_report.h"
 #include "cli/line_reader.h"
 #include "cli/open_engine.h"
-#include "options/suggestion.h"
 
 namespace lkv::cli {
 namespace {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/printable_text.h"
 #include "cli/bench_verb.h"
 #include "cli/chat_verb.h"
 #include "cli/config_verb.h"

@@ -1,5 +1,6 @@
 #include "cli/config_verb.h"
 
+#include "base/printable_text.h"
 #include "cli/json_document.h"
 #include "cli/text_table.h"
 #include "options/option_table.h"
