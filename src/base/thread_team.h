@@ -16,6 +16,8 @@
 #include <memory>
 #include <type_traits>
 
+#include "lookaheadkv/status.h"
+
 namespace lkv {
 
 class ThreadTeam;
@@ -52,8 +54,9 @@ class TeamMember {
 class ThreadTeam {
  public:
   // Requires 1 <= n_threads <= kMaxThreads. Starts n_threads - 1 threads; the
-  // caller of Run() is member 0. Ends the process when the system refuses a
-  // thread.
+  // caller of Run() is member 0. kOutOfMemory when the system refuses one.
+  static Result<std::unique_ptr<ThreadTeam>> Create(uint32_t n_threads);
+  // The same where nothing can be done about a refusal: it ends the process.
   explicit ThreadTeam(uint32_t n_threads) noexcept;
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -78,6 +81,10 @@ class ThreadTeam {
   friend class TeamMember;
   using ErasedFn = void (*)(void* context, TeamMember& me);
   struct State;
+
+  enum class Started { kNone };
+  ThreadTeam(uint32_t n_threads, Started);
+  void StartWorkers();  // throws std::system_error
 
   void RunErased(ErasedFn fn, void* context);
   void Barrier();

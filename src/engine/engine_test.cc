@@ -245,7 +245,7 @@ TEST(EngineTest, ContextOverflowNamesBothNumbersAndTheOption) {
   const std::string message(g.status().message());
   EXPECT_NE(message.find("9064"), std::string::npos) << message;
   EXPECT_NE(message.find("8192"), std::string::npos) << message;
-  EXPECT_NE(message.find("--allow-beyond-trained"), std::string::npos);
+  EXPECT_NE(message.find("allow_beyond_trained"), std::string::npos);
 }
 
 TEST(EngineTest, ContextOptionLimitsAndBeyondTrainedMustBeAllowed) {
@@ -254,15 +254,14 @@ TEST(EngineTest, ContextOptionLimitsAndBeyondTrainedMustBeAllowed) {
       MakeRequest(LongPrompt(100), 50, PolicyName::kFull, kFullBudget), {}, {},
       {});
   ASSERT_FALSE(g.ok());
-  EXPECT_NE(g.status().message().find("--ctx"), std::string::npos);
+  EXPECT_NE(g.status().message().find("ctx_tokens"), std::string::npos);
 
   EngineOptions options;
   options.model_path = TestModelPath();
   options.ctx_tokens = 10000;
   const Status refused = Engine::Open(options).status();
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(refused.message().find("--allow-beyond-trained"),
-            std::string::npos);
+  EXPECT_NE(refused.message().find("allow_beyond_trained"), std::string::npos);
 }
 
 TEST(EngineTest, StopsAtTheEndOfText) {

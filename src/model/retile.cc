@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include "base/check.h"
 #include "kernels/kernel_table.h"
@@ -49,6 +50,7 @@ struct TileRange {
   const GgufTensor& tensor;
   WeightMatrix& matrix;
   Share row_tiles;
+  std::span<float> row;  // of one row in f32, for types that go through it
 
   const uint8_t* source_row(size_t row) const {
     return tensor.data + row * tensor.row_bytes;
@@ -111,13 +113,12 @@ bool RetileValues(const TileRange& range, Convert convert, IsFinite is_finite) {
 
 // Types that only 16 bits carry well, through f32.
 bool RetileDequantized(const TileRange& range) {
-  std::vector<float> values(range.matrix.n_columns);
   bool finite = true;
   for (size_t row = range.begin_row(); row < range.end_row(); ++row) {
-    Dequantize(range.tensor.raw_type, range.source_row(row), values.size(),
-               values.data());
+    Dequantize(range.tensor.raw_type, range.source_row(row),
+               range.matrix.n_columns, range.row.data());
     finite &=
-        RetileRow16<float>(range, row, values.data(), F32ToF16, IsFiniteF16);
+        RetileRow16<float>(range, row, range.row.data(), F32ToF16, IsFiniteF16);
   }
   return finite;
 }
@@ -125,7 +126,7 @@ bool RetileDequantized(const TileRange& range) {
 // Every other type, through f32.
 bool RetileRequantized(const TileRange& range) {
   const size_t n_columns = range.matrix.n_columns;
-  std::vector<float> values(range.matrix.n_column_tiles() * kTileColumns);
+  const std::span<float> values = range.row;
   bool finite = true;
   for (size_t row = range.begin_row(); row < range.end_row(); ++row) {
     Dequantize(range.tensor.raw_type, range.source_row(row), n_columns,
@@ -238,9 +239,14 @@ Result<WeightMatrix> Retile(const GgufTensor& tensor, ThreadTeam& team) {
       AlignedBuffer<uint8_t>(matrix.n_row_tiles() * matrix.n_column_tiles() *
                              TileBytes(matrix.format));
 
+  // For all members here: they have nobody to report a lack of memory to.
+  const size_t row_floats = matrix.n_column_tiles() * kTileColumns;
+  AlignedBuffer<float> rows(team.n_threads() * row_floats);
   std::atomic<bool> finite = true;
   team.Run([&](TeamMember& me) {
-    if (!RetileRange({tensor, matrix, me.ShareOf(matrix.n_row_tiles())})) {
+    if (!RetileRange(
+            {tensor, matrix, me.ShareOf(matrix.n_row_tiles()),
+             rows.span().subspan(me.index() * row_floats, row_floats)})) {
       finite = false;
     }
   });
