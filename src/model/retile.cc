@@ -251,9 +251,9 @@ Result<WeightMatrix> Retile(const GgufTensor& tensor, ThreadTeam& team) {
     }
   });
   if (!finite) {
-    return Corrupt(tensor.name +
-                   ": holds a value or scale that is not finite "
-                   "or beyond the range of 16 bits");
+    return Corrupt("tensor " + tensor.name +
+                   " holds a value or scale that is not finite or beyond the "
+                   "range of 16 bits; fetch or convert the model again");
   }
   return matrix;
 }
