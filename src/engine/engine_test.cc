@@ -42,7 +42,7 @@ std::vector<int32_t> Tokenize(std::string_view text) {
 // About 14 tokens a sentence.
 std::vector<int32_t> LongPrompt(uint32_t n_tokens) {
   std::string text;
-  for (uint32_t i = 0; i < n_tokens / 8; ++i) {
+  for (uint32_t i = 0; i < n_tokens / 8 + 1; ++i) {
     text += "On day " + std::to_string(i) + " the keeper wrote that " +
             std::to_string(i * 37 % 101) + " birds sat on the rocks. ";
   }
@@ -334,17 +334,26 @@ TEST(EngineTest, TurnsContinueASequence) {
 }
 
 TEST(EngineTest, BudgetBelowTheFloorNamesTheSmallestLegalOne) {
-  const Budget tiny{Budget::Kind::kBytes, 1.0, 1000};
-  Result<Generation> g = SharedEngine().Generate(
-      MakeRequest(LongPrompt(64), 8, PolicyName::kLookahead, tiny), {}, {}, {});
-  ASSERT_EQ(g.status().code(), StatusCode::kInvalidArgument);
-  const std::string message(g.status().message());
-  const size_t at = message.find("use at least ");
-  ASSERT_NE(at, std::string::npos) << message;
-  const Budget smallest{Budget::Kind::kTokens, 1.0,
-                        std::stoull(message.substr(at + 13))};
-  GenerateOrFail(SharedEngine(), MakeRequest(LongPrompt(64), 8,
-                                             PolicyName::kLookahead, smallest));
+  for (uint32_t n_prompt : {1, 64, 400}) {
+    SCOPED_TRACE(n_prompt);
+    const auto generate = [&](uint64_t budget_bytes) {
+      return SharedEngine().Generate(
+          MakeRequest(LongPrompt(n_prompt), 20, PolicyName::kLookahead,
+                      {Budget::Kind::kBytes, 1.0, budget_bytes}),
+          {}, {}, {});
+    };
+    const Status refused = generate(1000).status();
+    ASSERT_EQ(refused.code(), StatusCode::kInvalidArgument);
+    const std::string message(refused.message());
+    const size_t at = message.find("use at least ");
+    ASSERT_NE(at, std::string::npos) << message;
+    const uint64_t smallest_bytes = std::stoull(message.substr(at + 13));
+    const Result<Generation> fits = generate(smallest_bytes);
+    EXPECT_TRUE(fits.ok()) << fits.status().message();
+    EXPECT_EQ(generate(smallest_bytes - 1).status().message(),
+              "budget: " + std::to_string(smallest_bytes - 1) +
+                  message.substr(message.find(" bytes")));
+  }
 }
 
 TEST(EngineTest, MissingModelIsNotFound) {
