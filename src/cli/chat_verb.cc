@@ -108,7 +108,7 @@ class ChatLoop {
     progress.Erase();
     if (!reply.ok()) {
       // A person can say something else; a script should stop here.
-      const ExitCode failure = Fail(reply.status());
+      const ExitCode failure = out_.Fail(reply.status());
       if (!at_terminal_) code_ = failure;
       return;
     }
@@ -173,13 +173,13 @@ void ChatVerb::AddTo(CLI::App& app) {
 
 ExitCode ChatVerb::Run(Output& out, Interrupt& interrupt) const {
   const auto configuration = config_.Load();
-  if (!configuration.ok()) return Fail(configuration.status());
+  if (!configuration.ok()) return out.Fail(configuration.status());
   auto sampler = sampler_.ToOptions(configuration->cache());
-  if (!sampler.ok()) return Fail(sampler.status());
+  if (!sampler.ok()) return out.Fail(sampler.status());
   const auto options = model_.ToEngineOptions();
-  if (!options.ok()) return Fail(options.status());
+  if (!options.ok()) return out.Fail(options.status());
   const auto engine = OpenEngine(*options, interrupt);
-  if (!engine.ok()) return Fail(engine.status());
+  if (!engine.ok()) return out.Fail(engine.status());
 
   ConversationOptions conversation;
   conversation.cache = configuration->cache();

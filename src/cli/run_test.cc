@@ -151,7 +151,8 @@ TEST(RunTest, APromptBeyondTheTrainedLengthIsRefusedWithBothNumbers) {
   const ChildResult result = RunLkv(WithModel({"run", "-n", "1"}), options);
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_NE(result.err.find("8192"), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("--allow-beyond-trained"), std::string::npos);
+  EXPECT_NE(result.err.find("allow_beyond_trained"), std::string::npos)
+      << result.err;
 }
 
 TEST(RunTest, ATruncatedModelIsNamed) {
@@ -201,8 +202,23 @@ TEST(RunTest, AClosedPipeEndsQuietly) {
 TEST(InterruptTest, StopsInLoading) {
   ChildOptions options;
   options.interrupt_at = "loading";
-  const ChildResult result = RunLkv(WithModel({"run", "-p", "Hello"}), options);
+  const ChildResult result =
+      RunLkv(WithModel({"run", "-p", "Hello", "--json"}), options);
   EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_TRUE(
+      result.err.ends_with("lkv: interrupted; nothing was finished\r\n"))
+      << result.err;
+  ASSERT_TRUE(json::accept(result.out)) << result.out;
+  EXPECT_EQ(json::parse(result.out)["error"]["code"], "interrupted");
+}
+
+TEST(InterruptTest, AMeasurementLeavesADocument) {
+  ChildOptions options;
+  options.interrupt_at = "full cache";
+  const ChildResult result = RunLkv(WithModel({"demo", "--json"}), options);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  ASSERT_TRUE(json::accept(result.out)) << result.out;
+  EXPECT_EQ(json::parse(result.out)["error"]["code"], "interrupted");
 }
 
 TEST(InterruptTest, StopsInPrefillAndSaysHowFarItCame) {
