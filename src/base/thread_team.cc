@@ -1,5 +1,6 @@
 #include "base/thread_team.h"
 
+#include <atomic>
 #include <string>
 #include <system_error>
 #include <thread>

@@ -10,7 +10,6 @@
 // Thread rule: one owner calls Run(); the members run inside it.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -6,7 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "base/aligned_buffer.h"
 #include "base/machine.h"
+#include "base/printable_text.h"
 #include "cache/paged_kv_cache.h"
 #include "engine/admission.h"
 #include "engine/engine.h"
@@ -53,7 +55,7 @@ Result<const KernelTable*> ChooseKernels() {
   for (const char* const* name = AvailableKernels(); *name != nullptr; ++name) {
     known += known.empty() ? *name : std::string(", ") + *name;
   }
-  return InvalidArgument("LKV_KERNELS=" + std::string(forced) +
+  return InvalidArgument("LKV_KERNELS=" + Printable(forced) +
                          ": this processor does not run it; choose one of " +
                          known);
 }

@@ -2,8 +2,8 @@
 
 #include <array>
 #include <cstdio>
-#include <limits>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <utility>
 

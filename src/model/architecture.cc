@@ -6,7 +6,6 @@
 #include <cstring>
 #include <optional>
 #include <unordered_set>
-#include <utility>
 
 #include "base/printable_text.h"
 
