@@ -57,3 +57,15 @@ function(lkv_test_binary name sources)
   set_property(TEST ${name} PROPERTY ENVIRONMENT
     "GTEST_OUTPUT=json:${PROJECT_BINARY_DIR}/test_reports/${name}.json")
 endfunction()
+
+# lkv_instructions(<folder>)
+#
+# A program <folder>_instructions from instructions_bench.cc, whose counted
+# calls tools/check_instructions.py compares with bench/instructions.
+function(lkv_instructions folder)
+  add_executable(${folder}_instructions instructions_bench.cc)
+  target_link_libraries(${folder}_instructions PRIVATE lkv_${folder}
+    lkv_testing)
+  target_compile_definitions(${folder}_instructions PRIVATE
+    LKV_COMPILER="${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+endfunction()
