@@ -47,7 +47,8 @@ bool StoreBlock(const Block8& block, uint32_t r, Tile8x16* tile) {
 // The rows of a tensor that one thread re-tiles, [begin, end) row tiles.
 struct TileRange {
   const GgufTensor& tensor;
-  WeightMatrix& matrix;
+  const WeightMatrix& matrix;
+  uint8_t* tiles;  // of the matrix
   Share row_tiles;
 
   const uint8_t* source_row(size_t row) const {
@@ -55,7 +56,7 @@ struct TileRange {
   }
   template <typename Tile>
   Tile* tile_row(size_t row) const {
-    return reinterpret_cast<Tile*>(matrix.tiles.data()) +
+    return reinterpret_cast<Tile*>(tiles) +
            row / kTileRows * matrix.n_column_tiles();
   }
   // The last tile may be short of rows; what is missing stays zero.
@@ -225,8 +226,16 @@ FormatChoice ChooseFormat(GgufType type) {
   return {WeightFormat::kTile8x16, Exactness::kRequantized};
 }
 
-Result<WeightMatrix> Retile(const GgufTensor& tensor, ThreadTeam& team) {
+uint64_t RetiledBytes(const GgufTensor& tensor) {
+  return CeilDiv(tensor.shape[1], kTileRows) *
+         CeilDiv(tensor.shape[0], kTileColumns) *
+         TileBytes(ChooseFormat(tensor.type).format);
+}
+
+Result<WeightMatrix> Retile(const GgufTensor& tensor, std::span<uint8_t> tiles,
+                            ThreadTeam& team) {
   CHECK(tensor.shape.size() == 2);
+  CHECK(tiles.size() == RetiledBytes(tensor));
   WeightMatrix matrix;
   matrix.n_columns = static_cast<uint32_t>(tensor.shape[0]);
   matrix.n_rows = static_cast<uint32_t>(tensor.shape[1]);
@@ -234,13 +243,12 @@ Result<WeightMatrix> Retile(const GgufTensor& tensor, ThreadTeam& team) {
   if (tensor.type == GgufType::kF32 && PeakOf(tensor) > kF16Max) {
     matrix.format = WeightFormat::kTile16BF16;
   }
-  matrix.tiles =
-      AlignedBuffer<uint8_t>(matrix.n_row_tiles() * matrix.n_column_tiles() *
-                             TileBytes(matrix.format));
+  matrix.tiles = tiles;
 
   std::atomic<bool> finite = true;
   team.Run([&](TeamMember& me) {
-    if (!RetileRange({tensor, matrix, me.ShareOf(matrix.n_row_tiles())})) {
+    if (!RetileRange(
+            {tensor, matrix, tiles.data(), me.ShareOf(matrix.n_row_tiles())})) {
       finite = false;
     }
   });

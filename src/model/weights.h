@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,11 +20,12 @@
 namespace lkv {
 
 // A matrix [n_rows, n_columns] as row tiles of column tiles (kernels/tiles.h).
+// Borrows its tiles.
 struct WeightMatrix {
   WeightFormat format = WeightFormat::kTile4;
   uint32_t n_rows = 0;
   uint32_t n_columns = 0;
-  AlignedBuffer<uint8_t> tiles;
+  std::span<const uint8_t> tiles;
 
   size_t n_row_tiles() const { return CeilDiv(n_rows, kTileRows); }
   size_t n_column_tiles() const { return CeilDiv(n_columns, kTileColumns); }
@@ -46,9 +48,15 @@ struct FormatChoice {
 // KL 2e-3 on SmolLM2 at best, where F16 has 1e-6).
 FormatChoice ChooseFormat(GgufType type);
 
-// Re-tiles a 2-D tensor of any GGUF type, on the team's threads. kCorrupt when
-// a value or scale is not finite, or a scale leaves the range of f16.
-Result<WeightMatrix> Retile(const GgufTensor& tensor, ThreadTeam& team);
+// Bytes of a 2-D tensor's tiles.
+uint64_t RetiledBytes(const GgufTensor& tensor);
+
+// Re-tiles a 2-D tensor of any GGUF type into `tiles`, on the team's threads.
+// Requires RetiledBytes(tensor) zeroed bytes, aligned to kBufferAlignment, that
+// outlive the matrix. kCorrupt when a value or scale is not finite, or a scale
+// leaves the range of f16.
+Result<WeightMatrix> Retile(const GgufTensor& tensor, std::span<uint8_t> tiles,
+                            ThreadTeam& team);
 
 // out [n_columns] = row `row` of the matrix, as its tiles hold it.
 // Requires row < n_rows. 1 us per 1,000 columns.
@@ -62,6 +70,9 @@ struct LayerWeights {
 };
 
 struct Weights {
+  // Of all matrices, one behind the other in the order that a step reads them:
+  // a decode step is one walk through 2 MiB pages (base/aligned_buffer.h).
+  AlignedBuffer<uint8_t> tiles;
   std::vector<LayerWeights> layers;
   std::vector<float> output_norm;  // [n_embd]
   WeightMatrix token_embedding;    // [vocab_size, n_embd]
