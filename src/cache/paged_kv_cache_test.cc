@@ -162,7 +162,8 @@ class ConstantDecoder {
     if (!cache_.BeginStep(entries).ok()) return false;
     team_.Run([&](TeamMember& me) {
       for (uint32_t layer = 0; layer < cache_.shape().n_layers; ++layer) {
-        cache_.Append(me, layer, {rows_.data(), row_}, {rows_.data(), row_});
+        AppendHeads(me, cache_, layer, {rows_.data(), row_},
+                    {rows_.data(), row_});
         cache_.Attend(me, layer, {rows_.data(), row_}, out_.data(), row_);
       }
       cache_.EndStep(me);

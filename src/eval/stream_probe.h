@@ -21,7 +21,7 @@ class StreamProbe {
   ThreadTeam team_;
   AlignedBuffer<uint64_t> buffer_;
   // Where the sums go, so that no read can be left out.
-  AlignedBuffer<uint64_t> sums_;  // [n_threads, one cache line]
+  AlignedBuffer<uint64_t> sums_;  // [item, one cache line]
 };
 
 }  // namespace lkv

@@ -246,9 +246,14 @@ Result<WeightMatrix> Retile(const GgufTensor& tensor, std::span<uint8_t> tiles,
   matrix.tiles = tiles;
 
   std::atomic<bool> finite = true;
-  team.Run([&](TeamMember& me) {
+  // 100 us each, or more.
+  constexpr size_t kItemBytes = size_t{1} << 20;
+  const size_t n_tiles = matrix.n_row_tiles();
+  const size_t n_items =
+      std::clamp<size_t>(tiles.size() / kItemBytes, 1, n_tiles);
+  team.ForEach(n_items, [&](size_t item) {
     if (!RetileRange(
-            {tensor, matrix, tiles.data(), me.ShareOf(matrix.n_row_tiles())})) {
+            {tensor, matrix, tiles.data(), ShareOf(n_tiles, item, n_items)})) {
       finite = false;
     }
   });
