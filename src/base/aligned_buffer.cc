@@ -11,7 +11,7 @@ void* AllocateAlignedZeroed(size_t n_bytes) {
   const size_t alignment = huge ? kHugePageBytes : kBufferAlignment;
   const size_t rounded = (n_bytes + alignment - 1) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, rounded);
-  CHECK(memory != nullptr);
+  if (memory == nullptr) throw AllocationFailure(n_bytes);
   // Advice: a kernel without huge pages refuses it and the buffer is as good
   // as any other.
   if (huge) static_cast<void>(madvise(memory, rounded, MADV_HUGEPAGE));

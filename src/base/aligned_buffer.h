@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -23,8 +24,24 @@ namespace lkv {
 inline constexpr size_t kBufferAlignment = 64;
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 
-// Returns n_bytes > 0 of zeroed memory for std::free. Stops the process when
-// the system has no memory: what may not fit is refused before, by size.
+// Addresses that a large buffer takes beyond its size, at most: it begins and
+// ends at borders of 2 MiB.
+inline constexpr size_t kBufferPaddingBytes = 2 * kHugePageBytes;
+
+// What an AlignedBuffer throws when the system refuses its memory. As with the
+// containers of the standard library, whoever opens an engine or a sequence
+// catches it; it never crosses the border of the library.
+class AllocationFailure : public std::bad_alloc {
+ public:
+  explicit AllocationFailure(size_t n_bytes) : n_bytes_(n_bytes) {}
+  const char* what() const noexcept override { return "out of memory"; }
+  size_t n_bytes() const { return n_bytes_; }
+
+ private:
+  size_t n_bytes_;
+};
+
+// Returns n_bytes > 0 of zeroed memory for std::free.
 void* AllocateAlignedZeroed(size_t n_bytes);
 
 template <typename T>

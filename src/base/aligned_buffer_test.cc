@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <new>
 #include <string>
 
 namespace lkv {
@@ -56,6 +57,21 @@ TEST(AlignedBufferTest, MovedFromIsEmpty) {
 TEST(AlignedBufferDeathTest, RefusesSizeThatOverflows) {
   EXPECT_DEATH(AlignedBuffer<uint64_t>(SIZE_MAX / 4), "CHECK failed");
 }
+
+// Sanitizers end the process at such a size.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(AlignedBufferTest, RefusedMemoryIsAnExceptionThatNamesTheSize) {
+  constexpr size_t kTooMuch = size_t{1} << 60;
+  try {
+    AlignedBuffer<uint8_t> buffer(kTooMuch);
+    FAIL() << "got 2^60 bytes";
+  } catch (const std::bad_alloc& refused) {
+    const auto* failure = dynamic_cast<const AllocationFailure*>(&refused);
+    ASSERT_NE(failure, nullptr);
+    EXPECT_EQ(failure->n_bytes(), kTooMuch);
+  }
+}
+#endif
 
 // True when the kernel has been advised to back this address with huge pages
 // (flag "hg" of its mapping in /proc/self/smaps).

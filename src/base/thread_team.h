@@ -20,11 +20,12 @@
 // Thread rule: one owner calls Run(); the members run inside it.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
+
+#include "lookaheadkv/status.h"
 
 namespace lkv {
 
@@ -72,8 +73,9 @@ class TeamMember {
 class ThreadTeam {
  public:
   // Requires 1 <= n_threads <= kMaxThreads. Starts n_threads - 1 threads; the
-  // caller of Run() is member 0. Ends the process when the system refuses a
-  // thread.
+  // caller of Run() is member 0. kOutOfMemory when the system refuses one.
+  static Result<std::unique_ptr<ThreadTeam>> Create(uint32_t n_threads);
+  // The same where nothing can be done about a refusal: it ends the process.
   explicit ThreadTeam(uint32_t n_threads) noexcept;
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -106,6 +108,10 @@ class ThreadTeam {
   using ErasedFn = void (*)(void* context, TeamMember& me);
   struct State;
   static constexpr size_t kNoItem = SIZE_MAX;
+
+  enum class Started { kNone };
+  ThreadTeam(uint32_t n_threads, Started);
+  void StartWorkers();  // throws std::system_error
 
   void RunErased(ErasedFn fn, void* context);
   void WorkerLoop(uint32_t index);

@@ -1,11 +1,14 @@
 #include "base/thread_team.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -131,6 +134,22 @@ TEST(ThreadTeamTest, SharesCoverEverythingOnce) {
     }
   }
 }
+
+// Sanitizers map memory of their own for every thread and end the process when
+// they get none.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(ThreadTeamDeathTest, RefusedThreadIsAStatus) {
+  const auto create_without_addresses = [] {
+    constexpr rlimit kNoMoreAddresses = {.rlim_cur = 1, .rlim_max = 1};
+    setrlimit(RLIMIT_AS, &kNoMoreAddresses);
+    const Status status = ThreadTeam::Create(8).status();
+    std::cerr << status.message() << std::endl;
+    std::_Exit(status.code() == StatusCode::kOutOfMemory ? 0 : 1);
+  };
+  EXPECT_EXIT(create_without_addresses(), testing::ExitedWithCode(0),
+              "refuses thread 2 of 8.*use fewer threads");
+}
+#endif
 
 // The states of this process's threads, the calling one excepted, as /proc
 // names them: R runs, S sleeps.

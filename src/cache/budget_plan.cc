@@ -113,19 +113,25 @@ Status RefuseSmall(const SequenceOptions& options, uint64_t bytes_per_token,
   const CacheOptions& cache = options.cache;
   const uint64_t smallest_tokens =
       (needs.smallest_bytes + bytes_per_token - 1) / bytes_per_token;
-  std::string what = std::to_string(cache.sink_tokens) + " sink and " +
-                     std::to_string(cache.recent_tokens) + " recent tokens";
-  if (!options.pinned.empty()) what += ", pinned text";
+  std::string problem = " bytes cannot ";
   std::string remedy;
-  if (cache.dense_layers > 0) {
-    what += ", " + std::to_string(cache.dense_layers) + " dense layers";
-    remedy = "lower dense_layers or ";
+  if (needs.smallest_pages == needs.whole_pages) {
+    problem += "hold a text of " + std::to_string(needs.text_tokens) +
+               " tokens, which is too short to leave a choice";
+  } else {
+    problem += "protect " + std::to_string(cache.sink_tokens) + " sink and " +
+               std::to_string(cache.recent_tokens) + " recent tokens";
+    if (!options.pinned.empty()) problem += ", pinned text";
+    if (cache.dense_layers > 0) {
+      problem += ", " + std::to_string(cache.dense_layers) + " dense layers";
+      remedy = "lower dense_layers or ";
+    }
+    problem += " and leave a choice";
   }
-  return InvalidArgument(
-      "budget: " + std::to_string(allowed_bytes) + " bytes cannot protect " +
-      what + " and leave a choice; " + remedy + "use at least " +
-      std::to_string(smallest_tokens) + " tokens = " +
-      std::to_string(smallest_tokens * bytes_per_token) + " bytes");
+  return InvalidArgument("budget: " + std::to_string(allowed_bytes) + problem +
+                         "; " + remedy + "use at least " +
+                         std::to_string(needs.smallest_bytes) + " bytes (" +
+                         std::to_string(smallest_tokens) + " tokens)");
 }
 
 Status CheckOptions(const KvShape& shape, const SequenceOptions& options) {

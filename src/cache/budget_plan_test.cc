@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <limits>
 #include <string>
 
@@ -86,23 +87,41 @@ TEST(BudgetPlanTest, SmallShareIsRaisedToWhatWorks) {
   EXPECT_GE(plan.capacity_pages / kLanes, plan.protected_pages + 1);
 }
 
-TEST(BudgetPlanTest, SmallTokensAndBytesAreRefusedNamingTheSmallest) {
-  for (Budget budget : {Tokens(100), Bytes(100 * 23040)}) {
-    Result<BudgetPlan> plan = MakeBudgetPlan(kShape, Text(4000, budget), kCost);
-    ASSERT_FALSE(plan.ok());
-    EXPECT_EQ(plan.status().code(), StatusCode::kInvalidArgument);
-    const std::string message(plan.status().message());
-    const size_t at = message.find("at least ");
-    ASSERT_NE(at, std::string::npos) << message;
-    const uint64_t smallest = std::stoull(message.substr(at + 9));
-    EXPECT_TRUE(
-        MakeBudgetPlan(kShape, Text(4000, Tokens(smallest)), kCost).ok());
-    EXPECT_FALSE(
-        MakeBudgetPlan(kShape, Text(4000, Tokens(smallest - 1)), kCost).ok());
-    EXPECT_NE(message.find("= " + std::to_string(smallest * 23040) + " bytes"),
-              std::string::npos)
-        << message;
+// Both values that a refusal names: they work, and one less does not.
+TEST(BudgetPlanTest, RefusalNamesTheSmallestBytesAndTokens) {
+  for (uint32_t text_tokens : {9, 200, 4000}) {
+    SCOPED_TRACE(text_tokens);
+    const auto plan = [&](Budget budget) {
+      return MakeBudgetPlan(kShape, Text(text_tokens, budget), kCost);
+    };
+    for (Budget budget : {Tokens(5), Bytes(5 * 23040)}) {
+      const Status refused = plan(budget).status();
+      EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+      const std::string message(refused.message());
+      const size_t at = message.find("use at least ");
+      ASSERT_NE(at, std::string::npos) << message;
+      uint64_t n_bytes = 0, n_tokens = 0;
+      ASSERT_EQ(std::sscanf(&message[at], "use at least %lu bytes (%lu tokens)",
+                            &n_bytes, &n_tokens),
+                2)
+          << message;
+      EXPECT_TRUE(plan(Bytes(n_bytes)).ok());
+      EXPECT_FALSE(plan(Bytes(n_bytes - 1)).ok());
+      EXPECT_TRUE(plan(Tokens(n_tokens)).ok());
+      EXPECT_FALSE(plan(Tokens(n_tokens - 1)).ok());
+    }
   }
+}
+
+TEST(BudgetPlanTest, RefusalSaysWhatTheBudgetCannotHold) {
+  const auto message = [](uint32_t text_tokens) {
+    return std::string(
+        MakeBudgetPlan(kShape, Text(text_tokens, Tokens(5)), kCost)
+            .status()
+            .message());
+  };
+  EXPECT_NE(message(9).find("a text of 9 tokens"), std::string::npos);
+  EXPECT_NE(message(4000).find("4 sink and 128 recent"), std::string::npos);
 }
 
 TEST(BudgetPlanTest, ShortTextNeedsNoMoreThanItself) {

@@ -21,13 +21,14 @@ bool WatchesPattern(const CacheOptions& options) {
          options.window_strategy != WindowStrategy::kStatic;
 }
 
-MetadataCost CostOf(const KvShape& shape, const CacheOptions& options) {
+MetadataCost CostOf(const KvShape& shape, const CacheOptions& options,
+                    const KernelTable& kernels) {
   MetadataCost cost{.per_page = PageTable::kBytesPerPage,
                     .per_lane = sizeof(PageTable)};
   if (KeepsEverything(options)) return cost;
   // A policy of one page says what a page costs.
   cost.per_page +=
-      MakeEvictionPolicy(options, {.n_lanes = 1, .pages_per_lane = 1})
+      MakeEvictionPolicy(options, {.n_lanes = 1, .pages_per_lane = 1}, kernels)
           ->bytes_per_page();
   cost.per_lane += LaneEvidence::BytesPerLane(shape);
   if (WatchesPattern(options)) {
@@ -74,7 +75,7 @@ WindowController::Options WindowOf(const KvShape& shape,
 Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
     SequenceId id, const KvShape& shape, const KernelTable& kernels,
     const WindowContext& context, const SequenceOptions& options) {
-  const MetadataCost cost = CostOf(shape, options.cache);
+  const MetadataCost cost = CostOf(shape, options.cache, kernels);
   Result<BudgetPlan> plan = MakeBudgetPlan(shape, options, cost);
   if (!plan.ok()) return plan.status();
   Result<SequencePages> pages =
@@ -114,7 +115,8 @@ CachedSequence::Judge::Judge(const KvShape& shape, const KernelTable& kernels,
                              SequencePages& pages)
     : policy(MakeEvictionPolicy(
           options.cache,
-          {.n_lanes = shape.n_lanes(), .pages_per_lane = plan.pages_per_lane})),
+          {.n_lanes = shape.n_lanes(), .pages_per_lane = plan.pages_per_lane},
+          kernels)),
       detector(MakeDetector(shape, options.cache, plan)),
       spread({.mode = options.cache.lane_spread,
               .n_lanes = shape.n_lanes(),

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/printable_text.h"
 #include "base/thread_team.h"
 #include "options/budget_text.h"
-#include "options/suggestion.h"
 
 namespace lkv::cli {
 

@@ -140,13 +140,13 @@ Result<SpeedOptions> BenchVerb::ReadOptions() const {
 
 ExitCode BenchVerb::Run(Output& out, Interrupt& interrupt) const {
   auto options = ReadOptions();
-  if (!options.ok()) return Fail(options.status());
+  if (!options.ok()) return out.Fail(options.status());
   auto engine_options = model_.ToEngineOptions();
-  if (!engine_options.ok()) return Fail(engine_options.status());
+  if (!engine_options.ok()) return out.Fail(engine_options.status());
   // Speed does not depend on what the model makes of the positions.
   engine_options->allow_beyond_trained = true;
   const auto engine = OpenEngine(*engine_options, interrupt);
-  if (!engine.ok()) return Fail(engine.status());
+  if (!engine.ok()) return out.Fail(engine.status());
   if (teacher_forced_) {
     options->text = (*engine)->tokenizer().Tokenize(
         DemoText(), Tokenizer::Start::kAsTrained, Tokenizer::Special::kAsText);
@@ -165,7 +165,7 @@ ExitCode BenchVerb::Run(Output& out, Interrupt& interrupt) const {
   progress.Erase();
   const bool stopped =
       !measured.ok() && measured.status().code() == StatusCode::kCancelled;
-  if (!measured.ok() && !stopped) return Fail(measured.status());
+  if (!measured.ok() && !stopped) return out.Fail(measured.status());
   if (json_) {
     Json list = Json::array();
     for (const SpeedRow& row : rows) list.push_back(RowAsJson(row));

@@ -6,11 +6,13 @@
 #include <string_view>
 #include <utility>
 
+#include "base/byte_text.h"
+#include "base/printable_text.h"
+#include "cli/budget_notice.h"
 #include "cli/cache_map.h"
 #include "cli/generation_report.h"
 #include "cli/line_reader.h"
 #include "cli/open_engine.h"
-#include "options/suggestion.h"
 
 namespace lkv::cli {
 namespace {
@@ -59,9 +61,15 @@ class ChatLoop {
           code_ = ExitCode::kInterrupted;
           break;
         case LineReader::Event::kEnd:
-          code_ = ExitCode::kDone;
+          Leave();
+          break;
+        case LineReader::Event::kTooLong:
+          ++n_lines_;
+          Refuse("longer than " + FormatBytes(LineReader::kLongestLine) +
+                 "; split it");
           break;
         case LineReader::Event::kLine:
+          ++n_lines_;
           if (line.starts_with('/')) {
             Obey(line);
           } else if (!line.empty()) {
@@ -75,12 +83,24 @@ class ChatLoop {
   }
 
  private:
+  void Leave() { code_ = refused_ ? ExitCode::kWrongUse : ExitCode::kDone; }
+
+  // Says why a message gets no answer. A person has seen it and asks again; a
+  // script goes on and learns it from the exit code.
+  void Refuse(std::string_view why) {
+    const std::string where =
+        at_terminal_ ? "chat" : "line " + std::to_string(n_lines_);
+    PrintError(where + ": " + std::string(why));
+    refused_ = !at_terminal_;
+  }
+
   void Obey(const std::string& line) {
     if (line == "/quit") {
-      code_ = ExitCode::kDone;
+      Leave();
     } else if (line == "/help") {
       std::fwrite(kHelp.data(), 1, kHelp.size(), stderr);
     } else if (line == "/stats") {
+      if (!last_) PrintError("/stats: nothing was answered yet; ask something");
       PrintStats();
     } else if (line == "/explain") {
       Explain();
@@ -97,7 +117,13 @@ class ChatLoop {
   void Answer(const std::string& line) {
     Progress progress("reading");
     auto reply = conversation_.Say(
-        line, {.on_text =
+        line, {.on_begin =
+                   [&](const SequenceOptions& asked, const SequenceStats& got) {
+                     progress.Erase();
+                     NoticeRaisedBudget(asked,
+                                        engine_.architecture().kv_shape(), got);
+                   },
+               .on_text =
                    [&](std::string_view text) {
                      progress.Erase();
                      return out_.Write(text);
@@ -106,9 +132,12 @@ class ChatLoop {
                                uint32_t total) { progress.Show(done, total); },
                .cancelled = [&] { return interrupt_.Requested(); }});
     progress.Erase();
+    if (reply.status().code() == StatusCode::kInvalidArgument) {
+      return Refuse(reply.status().message());
+    }
     if (!reply.ok()) {
-      // A person can say something else; a script should stop here.
-      const ExitCode failure = Fail(reply.status());
+      // A person can try again; a script should stop here.
+      const ExitCode failure = out_.Fail(reply.status());
       if (!at_terminal_) code_ = failure;
       return;
     }
@@ -130,7 +159,9 @@ class ChatLoop {
   }
 
   void Explain() const {
-    if (conversation_.sequence() == nullptr) return;
+    if (conversation_.sequence() == nullptr) {
+      return PrintError("/explain: nothing is cached yet; ask something");
+    }
     const std::string text =
         CacheMap(*conversation_.sequence(), engine_.architecture().kv_shape(),
                  conversation_.tokens(), engine_.tokenizer());
@@ -143,6 +174,8 @@ class ChatLoop {
   Interrupt& interrupt_;
   const bool at_terminal_;
   std::optional<Generation> last_;
+  uint64_t n_lines_ = 0;
+  bool refused_ = false;          // a message of a script
   std::optional<ExitCode> code_;  // set: the loop is over
 };
 
@@ -166,6 +199,9 @@ void ChatVerb::AddTo(CLI::App& app) {
       "the\n"
       "conversation with the reply to come (-n), so it grows with the "
       "turns.\n\n"
+      "From a pipe, each line is a message. One that cannot be answered is\n"
+      "refused with its line number, the others are answered, and the exit\n"
+      "code is 2.\n\n"
       "Example:\n"
       "  lkv chat --budget 25% --system 'Answer briefly.'\n"
       "  printf 'Hello.\\nWhat did I say?\\n' | lkv chat");
@@ -173,13 +209,13 @@ void ChatVerb::AddTo(CLI::App& app) {
 
 ExitCode ChatVerb::Run(Output& out, Interrupt& interrupt) const {
   const auto configuration = config_.Load();
-  if (!configuration.ok()) return Fail(configuration.status());
+  if (!configuration.ok()) return out.Fail(configuration.status());
   auto sampler = sampler_.ToOptions(configuration->cache());
-  if (!sampler.ok()) return Fail(sampler.status());
+  if (!sampler.ok()) return out.Fail(sampler.status());
   const auto options = model_.ToEngineOptions();
-  if (!options.ok()) return Fail(options.status());
+  if (!options.ok()) return out.Fail(options.status());
   const auto engine = OpenEngine(*options, interrupt);
-  if (!engine.ok()) return Fail(engine.status());
+  if (!engine.ok()) return out.Fail(engine.status());
 
   ConversationOptions conversation;
   conversation.cache = configuration->cache();
@@ -191,6 +227,7 @@ ExitCode ChatVerb::Run(Output& out, Interrupt& interrupt) const {
           : (*engine)->architecture().trained_context_tokens;
   conversation.max_reply_tokens = max_reply_tokens_;
   Conversation talk(**engine, std::move(conversation));
+  if (Status s = talk.Check(); !s.ok()) return out.Fail(s);
   return ChatLoop(**engine, talk, out, interrupt).Run();
 }
 

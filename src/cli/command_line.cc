@@ -1,10 +1,13 @@
 #include "cli/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/printable_text.h"
 #include "cli/bench_verb.h"
 #include "cli/chat_verb.h"
 #include "cli/config_verb.h"
@@ -37,15 +40,14 @@ std::string WrongVerb(const CLI::App& verb, const CLI::ParseError& error) {
   return words.empty() ? std::string() : words.front();
 }
 
-ExitCode ExplainParseError(const CLI::App& app, const CLI::ParseError& error) {
+Status ExplainParseError(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& verb = DeepestVerb(app);
   const std::string path = PathOf(verb);
   std::string thing = path == "lkv" ? "command line" : path.substr(4);
   const std::string wrong = WrongVerb(verb, error);
   if (wrong.empty()) {
-    PrintError(thing + ": " + error.what() + "; " + path +
-               " -h shows what it takes");
-    return ExitCode::kWrongUse;
+    return InvalidArgument(thing + ": " + error.what() + "; " + path +
+                           " -h shows what it takes");
   }
   std::vector<std::string> names;
   for (const CLI::App* sub : verb.get_subcommands({})) {
@@ -53,11 +55,17 @@ ExitCode ExplainParseError(const CLI::App& app, const CLI::ParseError& error) {
   }
   const std::vector<std::string_view> known(names.begin(), names.end());
   const std::string_view nearest = NearestWord(wrong, known);
-  PrintError(thing + ": unknown verb " + Quoted(wrong) + "; " +
-             (nearest.empty()
-                  ? path + " -h lists them"
-                  : "did you mean '" + std::string(nearest) + "'?"));
-  return ExitCode::kWrongUse;
+  return InvalidArgument(
+      thing + ": unknown verb " + Quoted(wrong) + "; " +
+      (nearest.empty() ? path + " -h lists them"
+                       : "did you mean '" + std::string(nearest) + "'?"));
+}
+
+// From the bare words: one that cannot be parsed may stand before --json.
+OutputFormat FormatOf(const std::vector<std::string_view>& words) {
+  return std::find(words.begin(), words.end(), "--json") == words.end()
+             ? OutputFormat::kText
+             : OutputFormat::kJson;
 }
 
 }  // namespace
@@ -88,8 +96,8 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
   bench.AddTo(app);
   config.AddTo(app);
 
-  Output out;
   Interrupt interrupt;
+  Output out(FormatOf({argv, argv + argc}), interrupt);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -101,7 +109,7 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
     out.Write(std::string(version.what()) + "\n");
     return out.Finish(ExitCode::kDone);
   } catch (const CLI::ParseError& error) {
-    return ExplainParseError(app, error);
+    return out.Finish(out.Fail(ExplainParseError(app, error)));
   }
   ExitCode code = ExitCode::kDone;
   if (app.got_subcommand("run")) code = run.Run(out, interrupt);

@@ -65,6 +65,63 @@ TEST(CommandLineTest, WrongUseIsSaidInOneLineWithExitCode2) {
   }
 }
 
+// With --json, stdout holds one document whatever happens.
+TEST(CommandLineTest, AnErrorIsAlsoADocumentWhereOneWasAskedFor) {
+  const std::pair<Words, std::string> cases[] = {
+      {{"rnu"}, "wrong_use"},
+      {{"run", "-p", "a", "--temp", "cold"}, "wrong_use"},
+      {{"run", "-p", ""}, "wrong_use"},
+      {{"run", "-p", "a", "-m", "/no/such.gguf"}, "missing"},
+      {{"demo", "--budget", "much"}, "wrong_use"},
+      {{"demo", "-m", "/no/such.gguf"}, "missing"},
+      {{"bench", "speed", "--gen", "-1"}, "wrong_use"},
+      {{"bench", "speed", "-m", "/no/such.gguf"}, "missing"},
+      {{"config", "show", "--set", "bugdet=25%"}, "wrong_use"},
+      {{"config", "check", "/no/such.yaml"}, "missing"},
+      {{"config", "explain", "poliy"}, "wrong_use"},
+  };
+  for (auto [words, code] : cases) {
+    words.push_back("--json");
+    SCOPED_TRACE(testing::PrintToString(words));
+    const ChildResult result = RunLkv(words);
+    EXPECT_EQ(result.exit_code, code == "missing" ? 3 : 2);
+    ASSERT_TRUE(nlohmann::json::accept(result.out)) << result.out;
+    const auto error = nlohmann::json::parse(result.out)["error"];
+    EXPECT_EQ(error["code"], code);
+    EXPECT_EQ("lkv: " + error["message"].get<std::string>() + "\n", result.err);
+  }
+}
+
+TEST(CommandLineTest, AMessageShowsControlCharactersInsteadOfObeyingThem) {
+  const std::string evil = "/no\x1b]0;owned\x07\xff\r\nsuch";
+  const std::string file =
+      WriteFile("evil.yaml", "lookahead_kv:\n  \"\\e[2J\": 1\n");
+  for (const Words& words :
+       std::vector<Words>{{evil},
+                          {"run", "--" + evil},
+                          {"run", "-p", "a", "-m", evil},
+                          {"run", "-f", evil},
+                          {"run", "-p", "a", "--grammar", evil},
+                          {"run", "-p", "a", "--temp", evil},
+                          {"run", "-p", "a", "--budget", evil},
+                          {"run", "-p", "a", "--set", evil},
+                          {"run", "-p", "a", "--set", evil + "=1"},
+                          {"demo", "--policies", evil},
+                          {"bench", "speed", "--depth", evil},
+                          {"config", "check", evil},
+                          {"config", "check", file},
+                          {"config", "explain", evil}}) {
+    const ChildResult result = RunLkv(words);
+    EXPECT_NE(result.exit_code, 0);
+    for (const char c : result.err) {
+      ASSERT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << result.err;
+    }
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1)
+        << result.err;
+    EXPECT_NE(result.err.find("\\x1b"), std::string::npos) << result.err;
+  }
+}
+
 TEST(CommandLineTest, AnEmptyStdinIsAnEmptyPrompt) {
   const ChildResult result = RunLkv({"run"});
   ExpectOneLineError(result, 2);

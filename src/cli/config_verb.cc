@@ -1,5 +1,6 @@
 #include "cli/config_verb.h"
 
+#include "base/printable_text.h"
 #include "cli/json_document.h"
 #include "cli/text_table.h"
 #include "options/option_table.h"
@@ -84,7 +85,7 @@ ExitCode ConfigVerb::Run(Output& out) const {
 
 ExitCode ConfigVerb::Show(Output& out) const {
   const auto configuration = config_.Load();
-  if (!configuration.ok()) return Fail(configuration.status());
+  if (!configuration.ok()) return out.Fail(configuration.status());
   if (json_) {
     Json values = Json::array();
     for (const EffectiveValue& value : configuration->values()) {
@@ -99,7 +100,7 @@ ExitCode ConfigVerb::Show(Output& out) const {
   TextTable table({{"key"}, {"value"}, {"unit"}, {"from"}});
   for (const EffectiveValue& value : configuration->values()) {
     table.AddRow({std::string(value.key->name), value.text,
-                  std::string(value.key->unit), value.origin});
+                  std::string(value.key->unit), Printable(value.origin)});
   }
   out.Write(table.Print());
   return ExitCode::kDone;
@@ -110,7 +111,7 @@ ExitCode ConfigVerb::Check(Output& out) const {
   ConfigurationLayers layers;
   layers.file = file_;
   const auto configuration = Configuration::Load(layers);
-  if (!configuration.ok()) return Fail(configuration.status());
+  if (!configuration.ok()) return out.Fail(configuration.status());
   int n_set = 0;
   for (const EffectiveValue& value : configuration->values()) {
     n_set += value.origin.starts_with(file_ + ":") ? 1 : 0;
@@ -118,7 +119,7 @@ ExitCode ConfigVerb::Check(Output& out) const {
   if (json_) {
     out.Write(DumpJson({{"file", file_}, {"ok", true}, {"keys_set", n_set}}));
   } else {
-    out.Write(file_ + ": ok, sets " + std::to_string(n_set) +
+    out.Write(Printable(file_) + ": ok, sets " + std::to_string(n_set) +
               (n_set == 1 ? " key\n" : " keys\n"));
   }
   return ExitCode::kDone;
@@ -148,7 +149,7 @@ ExitCode ConfigVerb::Explain(Output& out) const {
   if (key == nullptr) {
     const auto names = OptionNames();
     const std::string_view nearest = NearestWord(key_, names);
-    return Fail(InvalidArgument(
+    return out.Fail(InvalidArgument(
         "config explain: unknown key " + Quoted(key_) + "; " +
         (nearest.empty() ? "lkv config explain lists all keys"
                          : "did you mean '" + std::string(nearest) + "'?")));

@@ -1,66 +1,69 @@
 #include "cli/conversation.h"
 
 #include <algorithm>
-#include <span>
 #include <utility>
+
+#include "text/chat_turn.h"
 
 namespace lkv::cli {
 
-// Admits a sequence for the messages so far and gives all their tokens.
-Result<std::vector<int32_t>> Conversation::BeginSequence() {
+Result<Conversation::Admission> Conversation::PrepareAdmission(
+    std::span<const ChatMessage> said) const {
   std::vector<ChatMessage> messages;
   if (!options_.system.empty()) messages.push_back({"system", options_.system});
-  messages.insert(messages.end(), messages_.begin(), messages_.end());
+  messages.insert(messages.end(), said.begin(), said.end());
   auto chat =
       engine_.tokenizer().TokenizeChat(messages, Tokenizer::Reply::kBegin);
   if (!chat.ok()) return chat.status();
 
-  SequenceOptions admission;
-  admission.cache = options_.cache;
+  Admission admission;
+  SequenceOptions& options = admission.options;
+  options.cache = options_.cache;
   // More than fits is refused when the turn begins.
-  admission.prompt_tokens = static_cast<uint32_t>(
+  options.prompt_tokens = static_cast<uint32_t>(
       std::min<size_t>(options_.max_tokens, chat->tokens.size()));
-  admission.max_new_tokens = std::min(
-      options_.max_reply_tokens, options_.max_tokens - admission.prompt_tokens);
-  admission.max_tokens = options_.max_tokens;
-  if (options_.cache.pin_system) admission.pinned = std::move(chat->pinned);
-  tokens_.clear();
-  auto sequence = engine_.Start(admission);
-  if (!sequence.ok()) return sequence.status();
-  sequence_ = std::move(*sequence);
-  return std::move(chat->tokens);
+  options.max_new_tokens = std::min(
+      options_.max_reply_tokens, options_.max_tokens - options.prompt_tokens);
+  options.max_tokens = options_.max_tokens;
+  if (options_.cache.pin_system) options.pinned = std::move(chat->pinned);
+  admission.tokens = std::move(chat->tokens);
+  return admission;
 }
 
-// The tokens between the end of the last reply and the beginning of the next.
-// The cached reply keeps the tokens that were drawn, which need not be those
-// that its text would give. So the messages are rendered twice, with different
-// words in the reply's place: what both have in common at their end follows
-// the reply.
-Result<std::vector<int32_t>> Conversation::ContinueSequence() const {
-  std::vector<ChatMessage> messages(messages_.end() - 3, messages_.end());
-  std::vector<std::vector<int32_t>> renderings;
-  for (const char* reply : {"one", "two"}) {
-    messages[1].content = reply;
-    auto chat =
-        engine_.tokenizer().TokenizeChat(messages, Tokenizer::Reply::kBegin);
-    if (!chat.ok()) return chat.status();
-    renderings.push_back(std::move(chat->tokens));
-  }
-  const auto differ =
-      std::mismatch(renderings[0].rbegin(), renderings[0].rend(),
-                    renderings[1].rbegin(), renderings[1].rend());
-  return std::vector<int32_t>(differ.first.base(), renderings[0].end());
+Status Conversation::Check() const {
+  const std::vector<ChatMessage> greeting = {{"user", "Hello."}};
+  const auto admission = PrepareAdmission(greeting);
+  if (!admission.ok()) return admission.status();
+  if (Status s = engine_.Start(admission->options).status(); !s.ok()) return s;
+  return Sampler::Create(engine_.tokenizer(), options_.sampler).status();
+}
+
+// Admits a sequence for the messages so far and gives all their tokens.
+Result<std::vector<int32_t>> Conversation::BeginSequence(const Hooks& hooks) {
+  auto admission = PrepareAdmission(messages_);
+  if (!admission.ok()) return admission.status();
+  tokens_.clear();
+  auto sequence = engine_.Start(admission->options);
+  if (!sequence.ok()) return sequence.status();
+  sequence_ = std::move(*sequence);
+  if (hooks.on_begin) hooks.on_begin(admission->options, sequence_->stats());
+  return std::move(admission->tokens);
 }
 
 Result<Generation> Conversation::Say(const std::string& text,
                                      const Hooks& hooks) {
+  if (text.find('\0') != std::string::npos) {
+    return InvalidArgument("these words contain a NUL byte; remove it");
+  }
   messages_.push_back({"user", text});
   // Until the reply is there, a failure takes the user's words back.
   const auto forget = [&](Status status) {
     messages_.pop_back();
     return status;
   };
-  auto added = sequence_ == nullptr ? BeginSequence() : ContinueSequence();
+  auto added = sequence_ == nullptr
+                   ? BeginSequence(hooks)
+                   : TokenizeNextTurn(engine_.tokenizer(), messages_);
   if (!added.ok()) return forget(added.status());
   const uint32_t n_cached = sequence_->n_tokens();
   std::vector<int32_t> prompt(tokens_.begin() + n_cached, tokens_.end());
@@ -70,7 +73,7 @@ Result<Generation> Conversation::Say(const std::string& text,
   if (n_after > n_max) {
     if (n_cached == 0) sequence_.reset();  // the next turn begins it anew
     return forget(
-        InvalidArgument("chat: these words need " + std::to_string(n_after) +
+        InvalidArgument("these words need " + std::to_string(n_after) +
                         " tokens of " + std::to_string(n_max) +
                         "; say less, or begin again with a larger --ctx"));
   }

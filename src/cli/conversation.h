@@ -8,13 +8,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cache/kv_cache.h"
 #include "engine/engine.h"
 #include "lookaheadkv/options.h"
 #include "lookaheadkv/status.h"
+#include "text/sampler.h"
 #include "text/tokenizer.h"
 
 namespace lkv::cli {
@@ -32,7 +35,14 @@ class Conversation {
   Conversation(Engine& engine, ConversationOptions options)
       : engine_(engine), options_(std::move(options)) {}
 
+  // What would be refused whatever is said: kInvalidArgument when the model
+  // has no chat template, the budget is too small or the sampler is wrong.
+  Status Check() const;
+
   struct Hooks {
+    // A sequence was admitted: at the first turn, and when a cancelled one made
+    // the conversation start again.
+    std::function<void(const SequenceOptions&, const SequenceStats&)> on_begin;
     std::function<bool(std::string_view)> on_text;
     std::function<void(uint32_t done, uint32_t total)> progress;
     std::function<bool()> cancelled;
@@ -40,7 +50,8 @@ class Conversation {
   // Says `text` as the user and returns the reply. Stats and times are those
   // of the whole conversation. Cancelled while reading the text, the turn is
   // forgotten, and the next one reads the conversation again.
-  // kInvalidArgument: no chat template, or the conversation is full.
+  // kInvalidArgument: a NUL byte, or more words than the conversation has room
+  // for; the message begins with "these words". The chat may go on.
   Result<Generation> Say(const std::string& text, const Hooks& hooks);
 
   const std::vector<ChatMessage>& messages() const { return messages_; }
@@ -51,8 +62,12 @@ class Conversation {
   const CacheOptions& cache() const { return options_.cache; }
 
  private:
-  Result<std::vector<int32_t>> BeginSequence();
-  Result<std::vector<int32_t>> ContinueSequence() const;
+  struct Admission {
+    SequenceOptions options;
+    std::vector<int32_t> tokens;
+  };
+  Result<Admission> PrepareAdmission(std::span<const ChatMessage> said) const;
+  Result<std::vector<int32_t>> BeginSequence(const Hooks& hooks);
 
   Engine& engine_;
   const ConversationOptions options_;

@@ -97,6 +97,18 @@ TEST_F(ConversationTest, WordsThatDoNotFitAreRefusedAndTheChatGoesOn) {
   EXPECT_TRUE(talk.Say("Hello.", {}).ok());
 }
 
+TEST_F(ConversationTest, TheCheckFindsWhatNoWordsCouldCure) {
+  EXPECT_TRUE(Conversation(*engine_, Options()).Check().ok());
+  ConversationOptions small = Options();
+  small.cache.budget = {Budget::Kind::kTokens, 1.0, 10};
+  ConversationOptions broken = Options();
+  broken.sampler.grammar = "root ::= (";
+  for (const ConversationOptions& options : {small, broken}) {
+    EXPECT_EQ(Conversation(*engine_, options).Check().code(),
+              StatusCode::kInvalidArgument);
+  }
+}
+
 TEST_F(ConversationTest, AShareOfTheBudgetGrowsWithTheTurns) {
   ConversationOptions options = Options();
   options.max_tokens = 2000;

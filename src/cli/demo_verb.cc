@@ -76,19 +76,19 @@ Result<DemoOptions> DemoVerb::ReadOptions() const {
 
 ExitCode DemoVerb::Run(Output& out, Interrupt& interrupt) const {
   const auto options = ReadOptions();
-  if (!options.ok()) return Fail(options.status());
+  if (!options.ok()) return out.Fail(options.status());
   auto engine_options = model_.ToEngineOptions();
-  if (!engine_options.ok()) return Fail(engine_options.status());
+  if (!engine_options.ok()) return out.Fail(engine_options.status());
   engine_options->activations = ActivationPrecision::kHigh;
   const auto engine = OpenEngine(*engine_options, interrupt);
-  if (!engine.ok()) return Fail(engine.status());
+  if (!engine.ok()) return out.Fail(engine.status());
 
   Progress progress("demo");
   const auto report = RunDemo(
       **engine, *options, [&](std::string_view what) { progress.Show(what); },
       [&] { return interrupt.Requested(); });
   progress.Erase();
-  if (!report.ok()) return Fail(report.status());
+  if (!report.ok()) return out.Fail(report.status());
   out.Write(json_ ? DumpJson(DemoAsJson(*report, *options))
                   : DemoAsText(*report, *options));
   return ExitCode::kDone;

@@ -1,6 +1,9 @@
 #include "cli/exit_code.h"
 
 #include <cstdio>
+#include <string>
+
+#include "base/printable_text.h"
 
 namespace lkv::cli {
 
@@ -22,16 +25,25 @@ ExitCode ExitCodeOf(const Status& status) {
   return ExitCode::kFailed;
 }
 
-void PrintError(std::string_view message) {
-  std::string line = "lkv: ";
-  for (char c : message) line += c == '\n' || c == '\r' ? ' ' : c;
-  line += '\n';
-  std::fwrite(line.data(), 1, line.size(), stderr);
+std::string_view ExitCodeName(ExitCode code) {
+  switch (code) {
+    case ExitCode::kDone:
+      return "done";
+    case ExitCode::kFailed:
+      return "failed";
+    case ExitCode::kWrongUse:
+      return "wrong_use";
+    case ExitCode::kMissing:
+      return "missing";
+    case ExitCode::kInterrupted:
+      return "interrupted";
+  }
+  return {};
 }
 
-ExitCode Fail(const Status& status) {
-  PrintError(status.message());
-  return ExitCodeOf(status);
+void PrintError(std::string_view message) {
+  const std::string line = "lkv: " + Printable(message) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
 }  // namespace lkv::cli

@@ -1,7 +1,6 @@
 // Exit codes of `lkv` and the one form in which it reports an error.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "lookaheadkv/status.h"
@@ -18,10 +17,12 @@ enum class ExitCode {
 
 ExitCode ExitCodeOf(const Status& status);
 
-// Prints "lkv: <message>" on one line of stderr.
-void PrintError(std::string_view message);
+// The word for a code that is a failure, as JSON documents say it:
+// "wrong_use".
+std::string_view ExitCodeName(ExitCode code);
 
-// Prints the status as an error and gives its exit code.
-ExitCode Fail(const Status& status);
+// Prints "lkv: <message>" on one line of stderr. The message may hold any
+// bytes: those that would move a terminal's cursor are spelled out.
+void PrintError(std::string_view message);
 
 }  // namespace lkv::cli

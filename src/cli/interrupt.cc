@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <string_view>
+#include <utility>
 
 #include "cli/exit_code.h"
 
@@ -13,15 +15,28 @@ namespace {
 // Read and written by the handler, hence lock-free and outside any object.
 std::atomic<bool> at_once{true};
 std::atomic<bool> requested{false};
+std::atomic<bool> at_terminal{false};
+std::atomic<const std::string*> last_words{nullptr};
 static_assert(std::atomic<bool>::is_always_lock_free);
+static_assert(std::atomic<const std::string*>::is_always_lock_free);
+
+void WriteAll(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = write(fd, text.data(), text.size());
+    if (n <= 0) return;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+}
 
 void OnSignal(int) {
-  if (at_once || requested.exchange(true)) {
-    constexpr char kLine[] = "\nlkv: interrupted; nothing was finished\n";
-    [[maybe_unused]] const auto written =
-        write(STDERR_FILENO, kLine, sizeof(kLine) - 1);
-    _exit(static_cast<int>(ExitCode::kInterrupted));
-  }
+  if (!at_once && !requested.exchange(true)) return;
+  if (const std::string* words = last_words) WriteAll(STDOUT_FILENO, *words);
+  // On a terminal the line holds a bar and "^C".
+  if (at_terminal) WriteAll(STDERR_FILENO, "\r\x1b[K");
+  WriteAll(STDERR_FILENO, "lkv: ");
+  WriteAll(STDERR_FILENO, Interrupt::kMessage);
+  WriteAll(STDERR_FILENO, "\n");
+  _exit(static_cast<int>(ExitCode::kInterrupted));
 }
 
 void Install(int signal_number, void (*handler)(int)) {
@@ -36,6 +51,7 @@ void Install(int signal_number, void (*handler)(int)) {
 Interrupt::Interrupt() {
   requested = false;
   at_once = true;
+  at_terminal = isatty(STDERR_FILENO) == 1;
   Install(SIGINT, OnSignal);
   Install(SIGPIPE, SIG_IGN);
 }
@@ -43,10 +59,18 @@ Interrupt::Interrupt() {
 Interrupt::~Interrupt() {
   Install(SIGINT, SIG_DFL);
   Install(SIGPIPE, SIG_DFL);
+  DropLastWords();
 }
 
 void Interrupt::EndAtOnce() { at_once = true; }
 void Interrupt::SetFlag() { at_once = false; }
+
+void Interrupt::SetLastWords(std::string words) {
+  words_ = std::move(words);
+  last_words = &words_;
+}
+void Interrupt::DropLastWords() { last_words = nullptr; }
+
 bool Interrupt::Requested() const { return requested; }
 void Interrupt::Clear() { requested = false; }
 

@@ -4,10 +4,15 @@
 // Thread rule: Requested() from any thread.
 #pragma once
 
+#include <string>
+
 namespace lkv::cli {
 
 class Interrupt {
  public:
+  // What stderr says when Ctrl-C ends the process.
+  static constexpr char kMessage[] = "interrupted; nothing was finished";
+
   // Takes over SIGINT until destroyed, and ignores SIGPIPE, so that a closed
   // pipe is an error of write() and not the end of the process.
   Interrupt();
@@ -22,9 +27,16 @@ class Interrupt {
   // second one ends the process at once.
   void SetFlag();
 
+  // What stdout shall hold when Ctrl-C ends the process, until dropped.
+  void SetLastWords(std::string words);
+  void DropLastWords();
+
   bool Requested() const;
   // Forgets a Ctrl-C that has been dealt with.
   void Clear();
+
+ private:
+  std::string words_;
 };
 
 }  // namespace lkv::cli

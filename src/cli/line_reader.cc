@@ -108,21 +108,40 @@ LineReader::LineReader(std::string prompt, const Interrupt& interrupt)
 LineReader::~LineReader() = default;
 
 LineReader::Event LineReader::Next(std::string* line) {
-  return editor_ ? editor_->Next(line) : NextPlain(line);
+  const Event event = editor_ ? editor_->Next(line) : NextPlain(line);
+  if (event == Event::kLine && line->ends_with('\r')) line->pop_back();
+  return event;
+}
+
+bool LineReader::FillBlock() {
+  for (;;) {
+    const ssize_t n = read(STDIN_FILENO, block_.data(), block_.size());
+    if (n < 0 && errno == EINTR && !interrupt_.Requested()) continue;
+    unread_ = {block_.data(), static_cast<size_t>(n > 0 ? n : 0)};
+    return n > 0;
+  }
 }
 
 LineReader::Event LineReader::NextPlain(std::string* line) {
   line->clear();
-  // Byte by byte: a reader that looks ahead would keep Ctrl-C waiting for more.
+  size_t n_bytes = 0;
   for (;;) {
-    char byte = 0;
-    const ssize_t n = read(STDIN_FILENO, &byte, 1);
-    if (n < 0 && errno == EINTR && !interrupt_.Requested()) continue;
+    if (unread_.empty() && !FillBlock()) {
+      if (interrupt_.Requested()) return Event::kInterrupted;
+      if (n_bytes == 0) return Event::kEnd;
+      break;
+    }
     if (interrupt_.Requested()) return Event::kInterrupted;
-    if (n <= 0) return line->empty() ? Event::kEnd : Event::kLine;
-    if (byte == '\n') return Event::kLine;
-    *line += byte;
+    const size_t end = unread_.find('\n');
+    const std::string_view part = unread_.substr(0, end);
+    n_bytes += part.size();
+    if (n_bytes <= kLongestLine) *line += part;
+    unread_.remove_prefix(part.size());
+    if (end == std::string_view::npos) continue;
+    unread_.remove_prefix(1);
+    break;
   }
+  return n_bytes > kLongestLine ? Event::kTooLong : Event::kLine;
 }
 
 }  // namespace lkv::cli

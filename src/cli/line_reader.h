@@ -3,8 +3,11 @@
 // Thread-compatible. One per process at a time: it owns the terminal.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "cli/interrupt.h"
 
@@ -18,16 +21,26 @@ class LineReader {
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  enum class Event { kLine, kEnd, kInterrupted };
-  // The next line, without its end. Bytes pass through as they are.
+  // Sixteen bytes for each of a million tokens.
+  static constexpr size_t kLongestLine = size_t{16} << 20;
+
+  // kTooLong: a line of more than kLongestLine bytes was skipped.
+  enum class Event { kLine, kTooLong, kEnd, kInterrupted };
+  // The next line, without its end (LF or CR LF). Other bytes pass through as
+  // they are.
   Event Next(std::string* line);
 
  private:
+  // False at the end of the input.
+  bool FillBlock();
+
   class Editor;  // libedit; absent when stdin is no terminal
   Event NextPlain(std::string* line);
 
   const Interrupt& interrupt_;
   std::unique_ptr<Editor> editor_;
+  std::array<char, 4096> block_;
+  std::string_view unread_;  // of block_
 };
 
 }  // namespace lkv::cli

@@ -6,12 +6,32 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
+#include "base/printable_text.h"
+#include "cli/json_document.h"
 #include "cli/number_text.h"
 
 namespace lkv::cli {
+namespace {
+
+std::string ErrorDocument(std::string_view message, ExitCode code) {
+  return DumpJson(
+      {{"error", {{"message", message}, {"code", ExitCodeName(code)}}}});
+}
+
+}  // namespace
+
+Output::Output(OutputFormat format, Interrupt& interrupt)
+    : format_(format), interrupt_(interrupt) {
+  if (format_ == OutputFormat::kJson) {
+    interrupt_.SetLastWords(
+        ErrorDocument(Interrupt::kMessage, ExitCode::kInterrupted));
+  }
+}
 
 bool Output::Write(std::string_view text) {
+  if (!text.empty() && !std::exchange(used_, true)) interrupt_.DropLastWords();
   while (!text.empty() && errno_ == 0) {
     const ssize_t n = write(STDOUT_FILENO, text.data(), text.size());
     if (n >= 0) {
@@ -21,6 +41,15 @@ bool Output::Write(std::string_view text) {
     }
   }
   return errno_ == 0;
+}
+
+ExitCode Output::Fail(const Status& status) {
+  PrintError(status.message());
+  const ExitCode code = ExitCodeOf(status);
+  if (format_ == OutputFormat::kJson && !used_) {
+    Write(ErrorDocument(Printable(status.message()), code));
+  }
+  return code;
 }
 
 ExitCode Output::Finish(ExitCode code) const {
@@ -44,7 +73,7 @@ void Progress::Show(uint64_t done, uint64_t total) {
 }
 
 void Progress::Show(std::string_view what) {
-  Draw(label_ + "  " + std::string(what));
+  Draw(label_ + "  " + Printable(what));
 }
 
 void Progress::Draw(const std::string& line) {

@@ -1,23 +1,36 @@
-// Output: what a verb writes to stdout, and what it learns when nobody reads it
-// any more. Progress: a bar on stderr, only where a person can see it.
+// Output: what a verb writes to stdout, what it leaves there when it fails, and
+// what it learns when nobody reads it any more. Progress: a bar on stderr, only
+// where a person can see it.
 //
 // Thread-compatible.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "lookaheadkv/status.h"
 
 namespace lkv::cli {
 
+// What stdout holds: text, or exactly one JSON document (--json).
+enum class OutputFormat { kText, kJson };
+
 class Output {
  public:
+  // In JSON, a Ctrl-C that ends the process leaves a document too.
+  Output(OutputFormat format, Interrupt& interrupt);
+
   // Writes at once, unbuffered by us. False when stdout takes no more: work
   // that only feeds it should end.
   bool Write(std::string_view text);
+
+  // Says on stderr why the verb ends, and in JSON on stdout as well, where
+  // nothing stands yet: {"error": {"message": ..., "code": "wrong_use"}}.
+  // Gives the code to leave with.
+  ExitCode Fail(const Status& status);
 
   // The code to leave with when the work itself ended with `code`. A reader
   // that closed the pipe has what it wanted: kFailed, without a word. Any other
@@ -25,7 +38,10 @@ class Output {
   ExitCode Finish(ExitCode code) const;
 
  private:
-  int errno_ = 0;  // of the first write that failed
+  const OutputFormat format_;
+  Interrupt& interrupt_;
+  bool used_ = false;  // something was written
+  int errno_ = 0;      // of the first write that failed
 };
 
 bool StdinIsTerminal();

@@ -1,6 +1,7 @@
 // `lkv run` and `lkv chat` with a real model.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -151,7 +152,8 @@ TEST(RunTest, APromptBeyondTheTrainedLengthIsRefusedWithBothNumbers) {
   const ChildResult result = RunLkv(WithModel({"run", "-n", "1"}), options);
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_NE(result.err.find("8192"), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("--allow-beyond-trained"), std::string::npos);
+  EXPECT_NE(result.err.find("allow_beyond_trained"), std::string::npos)
+      << result.err;
 }
 
 TEST(RunTest, ATruncatedModelIsNamed) {
@@ -201,8 +203,23 @@ TEST(RunTest, AClosedPipeEndsQuietly) {
 TEST(InterruptTest, StopsInLoading) {
   ChildOptions options;
   options.interrupt_at = "loading";
-  const ChildResult result = RunLkv(WithModel({"run", "-p", "Hello"}), options);
+  const ChildResult result =
+      RunLkv(WithModel({"run", "-p", "Hello", "--json"}), options);
   EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_TRUE(
+      result.err.ends_with("lkv: interrupted; nothing was finished\r\n"))
+      << result.err;
+  ASSERT_TRUE(json::accept(result.out)) << result.out;
+  EXPECT_EQ(json::parse(result.out)["error"]["code"], "interrupted");
+}
+
+TEST(InterruptTest, AMeasurementLeavesADocument) {
+  ChildOptions options;
+  options.interrupt_at = "full cache";
+  const ChildResult result = RunLkv(WithModel({"demo", "--json"}), options);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  ASSERT_TRUE(json::accept(result.out)) << result.out;
+  EXPECT_EQ(json::parse(result.out)["error"]["code"], "interrupted");
 }
 
 TEST(InterruptTest, StopsInPrefillAndSaysHowFarItCame) {
@@ -225,6 +242,57 @@ TEST(ChatTest, TurnsFromAPipeAreAppendedToOneCache) {
   EXPECT_NE(result.out.find("Ada"), std::string::npos) << result.out;
   EXPECT_NE(result.err.find("unknown command '/nonsense'"), std::string::npos);
   EXPECT_NE(result.err.find("kv cache"), std::string::npos);
+}
+
+TEST(ChatTest, AMessageThatCannotBeAnsweredDoesNotEndTheOthers) {
+  ChildOptions options;
+  options.input = std::string("a\0b\n", 4) + LongText(6000) + "\n" +
+                  std::string((16 << 20) + 1, 'x') + "\nMy name is Ada.\n";
+  const ChildResult result = RunLkv(WithModel({"chat", "-n", "24"}), options);
+  EXPECT_EQ(result.exit_code, 2);
+  for (const char* message : {"lkv: line 1: these words contain a NUL byte; ",
+                              "lkv: line 2: these words need ",
+                              "lkv: line 3: longer than 16.0 MiB; "}) {
+    EXPECT_NE(result.err.find(message), std::string::npos) << result.err;
+  }
+  EXPECT_NE(result.out.find("Ada"), std::string::npos) << result.out;
+}
+
+TEST(ChatTest, WhatNoMessageCouldCureIsSaidBeforeTheFirst) {
+  const std::string path = testing::TempDir() + "lkv_chat_broken.gbnf";
+  std::ofstream(path) << "root ::= (";
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"chat", "--budget", "10"},
+                                             {"chat", "--grammar", path}}) {
+    ChildOptions options;
+    options.input = "Hello.\nHello again.\n";
+    const ChildResult result = RunLkv(WithModel(words), options);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1)
+        << result.err;
+  }
+}
+
+TEST(ChatTest, LinesMayEndAsWindowsWritesThem) {
+  ChildOptions options;
+  options.input = "/stats\r\n/explain\r\n\r\n/quit\r\nnever read\r\n";
+  const ChildResult result = RunLkv(WithModel({"chat"}), options);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(result.err,
+            "lkv: /stats: nothing was answered yet; ask something\n"
+            "lkv: /explain: nothing is cached yet; ask something\n");
+}
+
+TEST(ChatTest, AShareThatIsTooSmallIsRaisedWithOneNotice) {
+  ChildOptions options;
+  options.input = "Hello.\nHello again.\n";
+  const ChildResult result =
+      RunLkv(WithModel({"chat", "-n", "2", "--budget", "1%"}), options);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const size_t at = result.err.find("lkv: budget: 1% is ");
+  EXPECT_EQ(at, 0u) << result.err;
+  EXPECT_EQ(result.err.find("lkv: budget:", at + 1), std::string::npos);
 }
 
 TEST(ChatTest, SaveWritesBothSides) {

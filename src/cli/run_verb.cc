@@ -62,9 +62,9 @@ Result<RunVerb::Inputs> RunVerb::ReadInputs() const {
 
 ExitCode RunVerb::Run(Output& out, Interrupt& interrupt) const {
   const auto inputs = ReadInputs();
-  if (!inputs.ok()) return Fail(inputs.status());
+  if (!inputs.ok()) return out.Fail(inputs.status());
   const auto engine = OpenEngine(inputs->engine, interrupt);
-  if (!engine.ok()) return Fail(engine.status());
+  if (!engine.ok()) return out.Fail(engine.status());
   return Answer(**engine, *inputs, out, interrupt);
 }
 
@@ -72,14 +72,14 @@ ExitCode RunVerb::Answer(Engine& engine, const Inputs& inputs, Output& out,
                          const Interrupt& interrupt) const {
   const auto prompt = prompt_.Tokenize(engine.tokenizer(), inputs.text,
                                        inputs.cache.pin_system);
-  if (!prompt.ok()) return Fail(prompt.status());
+  if (!prompt.ok()) return out.Fail(prompt.status());
   SequenceOptions admission;
   admission.cache = inputs.cache;
   admission.prompt_tokens = static_cast<uint32_t>(prompt->tokens.size());
   admission.max_new_tokens = max_new_tokens_;
   admission.pinned = prompt->pinned;
   const auto sequence = engine.Start(admission);
-  if (!sequence.ok()) return Fail(sequence.status());
+  if (!sequence.ok()) return out.Fail(sequence.status());
   NoticeRaisedBudget(admission, engine.architecture().kv_shape(),
                      (*sequence)->stats());
 
@@ -99,7 +99,7 @@ ExitCode RunVerb::Answer(Engine& engine, const Inputs& inputs, Output& out,
       [&](uint32_t n_done) { progress.Show(n_done, admission.prompt_tokens); },
       cancelled);
   progress.Erase();
-  if (!generation.ok()) return Fail(generation.status());
+  if (!generation.ok()) return out.Fail(generation.status());
   if (!json_ && !generation->text.ends_with('\n')) out.Write("\n");
 
   GenerationReport report{
@@ -113,7 +113,7 @@ ExitCode RunVerb::Answer(Engine& engine, const Inputs& inputs, Output& out,
     if (hits.ok()) {
       report.hit = hits->front();
     } else if (hits.status().code() != StatusCode::kCancelled) {
-      return Fail(hits.status());
+      return out.Fail(hits.status());
     }
   }
 

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/stopwatch.h"
+#include "engine/admission.h"
 #include "engine/engine_state.h"
 
 namespace lkv {
@@ -19,10 +20,10 @@ constexpr size_t kReservedSteps = 4096;
 double Ratio(double n, double whole) { return whole > 0 ? n / whole : 0; }
 
 // What one turn has produced so far.
-class Reply {
+class TurnText {
  public:
-  Reply(const Tokenizer& tokenizer,
-        const std::function<bool(std::string_view)>& on_text)
+  TurnText(const Tokenizer& tokenizer,
+           const std::function<bool(std::string_view)>& on_text)
       : tokenizer_(tokenizer), on_text_(on_text) {}
 
   // False when the listener wants no more.
@@ -69,19 +70,12 @@ double StepTimes::DecodeRate() const {
 
 double StepTimes::PolicyShare() const { return Ratio(policy_us, decode_us); }
 
-struct Sequence::State {
-  Engine::State* engine = nullptr;
-  SequenceId id{};
-  uint32_t n_tokens = 0;
-  uint32_t max_tokens = 0;
-  bool broken = false;        // the cache holds half a step: no more tokens
-  std::vector<float> logits;  // [vocab_size]
-  StepTimes times;
-};
-
 Sequence::Sequence(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-Sequence::~Sequence() { state_->engine->cache->RemoveSequence(state_->id); }
+Sequence::~Sequence() {
+  state_->engine->cache->RemoveSequence(state_->id);
+  std::erase(state_->engine->sequences, state_.get());
+}
 
 Status Sequence::Prefill(std::span<const int32_t> tokens,
                          const std::function<void(uint32_t)>& progress,
@@ -89,6 +83,7 @@ Status Sequence::Prefill(std::span<const int32_t> tokens,
   CHECK(!tokens.empty() && !state_->broken);
   CHECK(tokens.size() <= state_->max_tokens - state_->n_tokens);
   Engine::State& engine = *state_->engine;
+  if (Status s = engine.CheckUsable(); !s.ok()) return s;
   size_t done = 0;
   while (done < tokens.size()) {
     const uint32_t wanted = static_cast<uint32_t>(tokens.size() - done);
@@ -175,47 +170,68 @@ void Engine::SetObserver(AttentionObserver* observer) {
   state_->cache->SetObserver(observer);
 }
 
+Status Engine::State::CheckUsable() const {
+  if (!half_admitted) return Status();
+  return OutOfMemory(
+      "engine: memory ran out while a sequence was admitted; open the model "
+      "again");
+}
+
+Status Engine::State::CheckSequencesFit() const {
+  MemoryNeed need;
+  uint64_t n_tokens = 0;
+  for (const Sequence::State* sequence : sequences) {
+    const SequenceStats stats = cache->Stats(sequence->id);
+    const uint64_t kv_bytes =
+        KvBytes(cache->shape(), stats.budget_bytes, sequence->text_tokens);
+    need.kv_bytes += kv_bytes - std::min(kv_bytes, stats.resident_bytes);
+    n_tokens += sequence->text_tokens;
+  }
+  // Their addresses are mapped already.
+  return CheckFits("sequences of " + std::to_string(n_tokens) + " tokens", need,
+                   ReadMemoryLeft());
+}
+
 Result<std::unique_ptr<Sequence>> Engine::Start(
     const SequenceOptions& options) {
-  const uint64_t n_expected =
-      uint64_t{options.prompt_tokens} + options.max_new_tokens;
-  const uint64_t n_tokens = std::max<uint64_t>(n_expected, options.max_tokens);
-  if (n_tokens > state_->ctx_tokens) {
-    const uint32_t trained = architecture().trained_context_tokens;
-    const bool at_trained = state_->ctx_tokens == trained;
-    const std::string turns = n_tokens > n_expected ? " with later turns" : "";
-    return InvalidArgument(
-        "context: " + std::to_string(options.prompt_tokens) +
-        " prompt tokens and " + std::to_string(options.max_new_tokens) +
-        " new ones make " + std::to_string(n_tokens) + turns +
-        ", more than the " + std::to_string(state_->ctx_tokens) +
-        (at_trained ? " the model was trained for; shorten the prompt, ask for "
-                      "fewer tokens or pass --allow-beyond-trained"
-                    : " of --ctx; shorten the prompt, ask for fewer tokens or "
-                      "raise --ctx"));
+  if (Status s = CheckLength(architecture(), state_->ctx_tokens, options);
+      !s.ok()) {
+    return s;
   }
-  Result<SequenceId> id = state_->cache->AddSequence(options);
-  if (!id.ok()) return id.status();
-
-  auto sequence = std::make_unique<Sequence::State>();
-  sequence->engine = state_.get();
-  sequence->id = *id;
-  sequence->max_tokens = static_cast<uint32_t>(n_tokens);
-  sequence->logits.resize(architecture().vocab_size);
-  sequence->times.step_us.reserve(
-      std::min<size_t>(options.max_new_tokens, kReservedSteps));
-  return std::unique_ptr<Sequence>(new Sequence(std::move(sequence)));
+  if (Status s = state_->CheckUsable(); !s.ok()) return s;
+  return CatchRefusedMemory(
+      "sequence", [&]() -> Result<std::unique_ptr<Sequence>> {
+        auto state = std::make_unique<Sequence::State>();
+        state->engine = state_.get();
+        state->text_tokens = options.prompt_tokens + options.max_new_tokens;
+        state->max_tokens = std::max(state->text_tokens, options.max_tokens);
+        state->logits.resize(architecture().vocab_size);
+        state->times.step_us.reserve(
+            std::min<size_t>(options.max_new_tokens, kReservedSteps));
+        state_->sequences.reserve(state_->sequences.size() + 1);
+        state_->half_admitted = true;
+        Result<SequenceId> id = state_->cache->AddSequence(options);
+        state_->half_admitted = false;
+        if (!id.ok()) return id.status();
+        state->id = *id;
+        state_->sequences.push_back(state.get());
+        std::unique_ptr<Sequence> sequence(new Sequence(std::move(state)));
+        if (Status s = state_->CheckSequencesFit(); !s.ok()) return s;
+        return sequence;
+      });
 }
 
 Status Engine::DecodeBatch(std::span<Sequence* const> sequences,
                            std::span<const int32_t> tokens) {
-  return DecodeBatch(*state_, sequences, tokens);
+  return CatchRefusedMemory(
+      "batch", [&] { return DecodeBatch(*state_, sequences, tokens); });
 }
 
 Status Engine::DecodeBatch(State& engine, std::span<Sequence* const> sequences,
                            std::span<const int32_t> tokens) {
   CHECK(!sequences.empty() && sequences.size() == tokens.size());
   CHECK(sequences.size() <= engine.executor->max_step_tokens());
+  if (Status s = engine.CheckUsable(); !s.ok()) return s;
   const size_t n = sequences.size();
   const size_t vocab_size = engine.executor->architecture().vocab_size;
   engine.entries.resize(n);
@@ -294,6 +310,33 @@ Result<Generation> Engine::Continue(
     const std::function<bool(std::string_view)>& on_text,
     const std::function<void(uint32_t)>& progress,
     const std::function<bool()>& cancelled) {
+  return CatchRefusedMemory("sequence", [&] {
+    return RunTurn(sequence, turn, on_text, progress, cancelled);
+  });
+}
+
+// Announces the turn, and takes the memory for it.
+Status Engine::AdmitTurn(Sequence& sequence, const Turn& turn) {
+  Sequence::State& state = *sequence.state_;
+  const auto n_prompt = static_cast<uint32_t>(turn.prompt.size());
+  if (Status s =
+          state_->cache->AnnounceTurn(state.id, n_prompt, turn.max_new_tokens);
+      !s.ok()) {
+    return s;
+  }
+  const uint32_t text_tokens = std::exchange(
+      state.text_tokens, std::max(state.text_tokens, state.n_tokens + n_prompt +
+                                                         turn.max_new_tokens));
+  Status status = state_->CheckSequencesFit();
+  if (!status.ok()) state.text_tokens = text_tokens;
+  return status;
+}
+
+Result<Generation> Engine::RunTurn(
+    Sequence& sequence, const Turn& turn,
+    const std::function<bool(std::string_view)>& on_text,
+    const std::function<void(uint32_t)>& progress,
+    const std::function<bool()>& cancelled) {
   if (turn.prompt.empty()) {
     return InvalidArgument("prompt: is empty; give some text");
   }
@@ -313,15 +356,10 @@ Result<Generation> Engine::Continue(
   Result<std::unique_ptr<Sampler>> sampler =
       Sampler::Create(*state_->tokenizer, turn.sampler);
   if (!sampler.ok()) return sampler.status();
-  if (Status s = state_->cache->AnnounceTurn(
-          sequence.state_->id, static_cast<uint32_t>(turn.prompt.size()),
-          turn.max_new_tokens);
-      !s.ok()) {
-    return s;
-  }
+  if (Status s = AdmitTurn(sequence, turn); !s.ok()) return s;
   for (int32_t token : turn.prompt) (*sampler)->Accept(token);
 
-  Reply reply(*state_->tokenizer, on_text);
+  TurnText reply(*state_->tokenizer, on_text);
   Status status = sequence.Prefill(turn.prompt, progress, cancelled);
   if (status.code() == StatusCode::kCancelled) {
     return reply.Finish(StopReason::kCancelled, sequence);

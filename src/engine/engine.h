@@ -29,6 +29,10 @@ struct EngineOptions {
   // Longest sequence; 0: what each request needs, up to the trained length.
   uint32_t ctx_tokens = 0;
   bool allow_beyond_trained = false;
+  // What the first sequence will be, for whoever knows it from the vocabulary
+  // alone: its length and budget are then checked, and its memory added to that
+  // of the weights, before these are loaded. Empty: Start is the first to know.
+  std::function<Result<SequenceOptions>(const Tokenizer&)> first_sequence = {};
 };
 
 struct StepTimes {
@@ -112,8 +116,9 @@ struct Generation {
 
 class Engine {
  public:
-  // Loads the model. Says before loading when the weights and the working
-  // memory do not fit the machine (kOutOfMemory).
+  // Loads the model. kOutOfMemory when weights, working memory and first
+  // sequence do not fit the machine or the limits of this process: said before
+  // loading, from the sizes, or when the system refuses memory all the same.
   static Result<std::unique_ptr<Engine>> Open(const EngineOptions& options);
   ~Engine();
 
@@ -125,8 +130,9 @@ class Engine {
   const std::vector<std::string>& weight_notes() const;
   uint32_t n_threads() const;
 
-  // Admits a sequence: checks its longest length against the context and the
-  // budget against its floor.
+  // Admits a sequence: checks its longest length against the context, the
+  // budget against its floor, and the memory that its text will fill against
+  // what the machine and the other sequences leave (kOutOfMemory).
   Result<std::unique_ptr<Sequence>> Start(const SequenceOptions& options);
 
   // One token for each of several sequences, in one pass over the weights;
@@ -146,7 +152,8 @@ class Engine {
       const std::function<bool()>& cancelled);
   // The same as the next turn of a sequence; stats and times are those of the
   // whole sequence. A turn that makes the sequence longer than was expected at
-  // its admission and by earlier turns raises a budget given as a share. The
+  // its admission and by earlier turns raises a budget given as a share, if the
+  // machine has that memory (kOutOfMemory). The
   // last token drawn is not in the cache yet: put it in front of the next
   // turn's prompt.
   Result<Generation> Continue(
@@ -162,6 +169,12 @@ class Engine {
 
  private:
   friend class Sequence;
+  Status AdmitTurn(Sequence& sequence, const Turn& turn);
+  Result<Generation> RunTurn(
+      Sequence& sequence, const Turn& turn,
+      const std::function<bool(std::string_view)>& on_text,
+      const std::function<void(uint32_t)>& progress,
+      const std::function<bool()>& cancelled);
   static Status DecodeBatch(State& engine, std::span<Sequence* const> sequences,
                             std::span<const int32_t> tokens);
 

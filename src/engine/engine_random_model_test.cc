@@ -1,7 +1,14 @@
 // The engine on a small model of random weights: quick enough for sanitizers.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <span>
 #include <string>
@@ -189,6 +196,114 @@ TEST_F(RandomModelTest, WeightsThatChangedOnTheWayAreNamed) {
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_TRUE(notes[0].starts_with("Q5_K held as F16")) << notes[0];
 }
+
+EngineOptions RandomOptions(const std::string& path) {
+  EngineOptions options;
+  options.model_path = path;
+  options.n_threads = 1;
+  return options;
+}
+
+// The weights of this copy cannot be loaded, so whatever is refused for another
+// reason was refused before.
+TEST_F(RandomModelTest, TheFirstSequenceIsCheckedBeforeTheWeightsAreLoaded) {
+  const TempFolder folder;
+  const std::string path = folder.File("broken.gguf");
+  std::filesystem::copy_file(Path(), path);
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-4, std::ios::end);  // the last weight becomes NaN
+    file.write("\xff\xff\xff\xff", 4);
+  }
+  EngineOptions options = RandomOptions(path);
+  EXPECT_EQ(Engine::Open(options).status().code(), StatusCode::kCorrupt);
+
+  SequenceOptions first = Options(4000, 100);
+  options.first_sequence = [&](const Tokenizer&) { return first; };
+  EXPECT_EQ(Engine::Open(options).status().code(), StatusCode::kCorrupt);
+
+  first.max_new_tokens = kTrainedTokens;
+  Status status = Engine::Open(options).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("allow_beyond_trained"), std::string::npos);
+
+  options.allow_beyond_trained = true;
+  first.max_new_tokens = 2'000'000'000;
+  first.cache.budget = {};
+  status = Engine::Open(options).status();
+  EXPECT_EQ(status.code(), StatusCode::kOutOfMemory) << status.message();
+
+  first = Options(4000, 100);
+  first.cache.budget = {Budget::Kind::kBytes, 1.0, 1000};
+  status = Engine::Open(options).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(status.message().starts_with("budget")) << status.message();
+}
+
+TEST_F(RandomModelTest, ARefusalToNameTheFirstSequenceIsPassedOn) {
+  EngineOptions options = RandomOptions(Path());
+  options.first_sequence = [](const Tokenizer& tokenizer) {
+    return Result<SequenceOptions>(
+        NotFound(std::to_string(tokenizer.vocab_size())));
+  };
+  const Status status = Engine::Open(options).status();
+  EXPECT_EQ(status.code(), StatusCode::kNotFound);
+  EXPECT_EQ(status.message(), "320");
+}
+
+// Sanitizers reserve terabytes of addresses.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Bytes of addresses that this process has mapped.
+uint64_t MappedBytes() {
+  std::ifstream statm("/proc/self/statm");
+  uint64_t n_pages = 0;
+  statm >> n_pages;
+  return n_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// Opens the model and reads a text under a limit on addresses, in a process
+// that ends with its verdict.
+[[noreturn]] void RunWithAddresses(const std::string& path,
+                                   uint64_t more_bytes) {
+  const rlim_t limit = MappedBytes() + more_bytes;
+  const rlimit limits = {.rlim_cur = limit, .rlim_max = limit};
+  setrlimit(RLIMIT_AS, &limits);
+  EngineOptions options = RandomOptions(path);
+  options.n_threads = 2;
+  Status status;
+  auto engine = Engine::Open(options);
+  if (engine.ok()) {
+    Request request;
+    request.prompt.resize(3000, 7);
+    request.max_new_tokens = 4;
+    status = (*engine)->Generate(request, {}, {}, {}).status();
+  } else {
+    status = engine.status();
+  }
+  const std::string message(status.message());
+  std::fprintf(stderr, "%s\n", message.c_str());
+  std::_Exit(static_cast<int>(status.code()));
+}
+
+TEST_F(RandomModelTest, TooFewAddressesAreSaidAndNeverEndTheProcess) {
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  const auto ended_in_order = [](int status) {
+    return WIFEXITED(status) &&
+           (WEXITSTATUS(status) == static_cast<int>(StatusCode::kOk) ||
+            WEXITSTATUS(status) == static_cast<int>(StatusCode::kOutOfMemory));
+  };
+  for (uint64_t mib = 1; mib < 160; mib += 6) {
+    EXPECT_EXIT(RunWithAddresses(Path(), mib * kMiB), ended_in_order, "")
+        << mib << " MiB";
+  }
+  const auto code = [](StatusCode code) {
+    return testing::ExitedWithCode(static_cast<int>(code));
+  };
+  EXPECT_EXIT(RunWithAddresses(Path(), 40 * kMiB),
+              code(StatusCode::kOutOfMemory), "ulimit -v");
+  EXPECT_EXIT(RunWithAddresses(Path(), 1024 * kMiB), code(StatusCode::kOk), "");
+}
+#endif
 
 TEST_F(RandomModelTest, AutoBaseWindowIsAQuarterOfTheLongestSequence) {
   CacheOptions cache;

@@ -15,6 +15,17 @@
 
 namespace lkv {
 
+struct Sequence::State {
+  Engine::State* engine = nullptr;
+  SequenceId id{};
+  uint32_t n_tokens = 0;
+  uint32_t max_tokens = 0;
+  uint32_t text_tokens = 0;   // announced so far
+  bool broken = false;        // the cache holds half a step: no more tokens
+  std::vector<float> logits;  // [vocab_size]
+  StepTimes times;
+};
+
 struct Engine::State {
   std::unique_ptr<ThreadTeam> team;
   std::unique_ptr<Tokenizer> tokenizer;
@@ -24,6 +35,7 @@ struct Engine::State {
   uint32_t ctx_tokens = 0;          // longest sequence
   std::vector<int32_t> end_tokens;  // all that end a text
   std::vector<std::string> weight_notes;
+  std::vector<Sequence::State*> sequences;  // that live
 
   // Arguments of the step under way, kept so that a decode step allocates
   // nothing.
@@ -31,6 +43,15 @@ struct Engine::State {
   std::vector<uint32_t> positions;
   std::vector<uint32_t> logit_rows;
   std::vector<float> batch_logits;  // [sequences of the batch, vocab_size]
+
+  // True after the cache ran out of memory within an admission: its parts no
+  // longer fit each other.
+  bool half_admitted = false;
+  Status CheckUsable() const;  // kOutOfMemory when half_admitted
+
+  // kOutOfMemory unless all sequences can fill their budgets, or hold the texts
+  // announced, in the memory that the machine leaves.
+  Status CheckSequencesFit() const;
 };
 
 }  // namespace lkv

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <span>
 #include <string>
@@ -42,7 +41,7 @@ std::vector<int32_t> Tokenize(std::string_view text) {
 // About 14 tokens a sentence.
 std::vector<int32_t> LongPrompt(uint32_t n_tokens) {
   std::string text;
-  for (uint32_t i = 0; i < n_tokens / 8; ++i) {
+  for (uint32_t i = 0; i < n_tokens / 8 + 1; ++i) {
     text += "On day " + std::to_string(i) + " the keeper wrote that " +
             std::to_string(i * 37 % 101) + " birds sat on the rocks. ";
   }
@@ -245,7 +244,7 @@ TEST(EngineTest, ContextOverflowNamesBothNumbersAndTheOption) {
   const std::string message(g.status().message());
   EXPECT_NE(message.find("9064"), std::string::npos) << message;
   EXPECT_NE(message.find("8192"), std::string::npos) << message;
-  EXPECT_NE(message.find("--allow-beyond-trained"), std::string::npos);
+  EXPECT_NE(message.find("allow_beyond_trained"), std::string::npos);
 }
 
 TEST(EngineTest, ContextOptionLimitsAndBeyondTrainedMustBeAllowed) {
@@ -254,15 +253,14 @@ TEST(EngineTest, ContextOptionLimitsAndBeyondTrainedMustBeAllowed) {
       MakeRequest(LongPrompt(100), 50, PolicyName::kFull, kFullBudget), {}, {},
       {});
   ASSERT_FALSE(g.ok());
-  EXPECT_NE(g.status().message().find("--ctx"), std::string::npos);
+  EXPECT_NE(g.status().message().find("ctx_tokens"), std::string::npos);
 
   EngineOptions options;
   options.model_path = TestModelPath();
   options.ctx_tokens = 10000;
   const Status refused = Engine::Open(options).status();
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(refused.message().find("--allow-beyond-trained"),
-            std::string::npos);
+  EXPECT_NE(refused.message().find("allow_beyond_trained"), std::string::npos);
 }
 
 TEST(EngineTest, StopsAtTheEndOfText) {
@@ -335,17 +333,26 @@ TEST(EngineTest, TurnsContinueASequence) {
 }
 
 TEST(EngineTest, BudgetBelowTheFloorNamesTheSmallestLegalOne) {
-  const Budget tiny{Budget::Kind::kBytes, 1.0, 1000};
-  Result<Generation> g = SharedEngine().Generate(
-      MakeRequest(LongPrompt(64), 8, PolicyName::kLookahead, tiny), {}, {}, {});
-  ASSERT_EQ(g.status().code(), StatusCode::kInvalidArgument);
-  const std::string message(g.status().message());
-  const size_t at = message.find("use at least ");
-  ASSERT_NE(at, std::string::npos) << message;
-  const Budget smallest{Budget::Kind::kTokens, 1.0,
-                        std::stoull(message.substr(at + 13))};
-  GenerateOrFail(SharedEngine(), MakeRequest(LongPrompt(64), 8,
-                                             PolicyName::kLookahead, smallest));
+  for (uint32_t n_prompt : {1, 64, 400}) {
+    SCOPED_TRACE(n_prompt);
+    const auto generate = [&](uint64_t budget_bytes) {
+      return SharedEngine().Generate(
+          MakeRequest(LongPrompt(n_prompt), 20, PolicyName::kLookahead,
+                      {Budget::Kind::kBytes, 1.0, budget_bytes}),
+          {}, {}, {});
+    };
+    const Status refused = generate(1000).status();
+    ASSERT_EQ(refused.code(), StatusCode::kInvalidArgument);
+    const std::string message(refused.message());
+    const size_t at = message.find("use at least ");
+    ASSERT_NE(at, std::string::npos) << message;
+    const uint64_t smallest_bytes = std::stoull(message.substr(at + 13));
+    const Result<Generation> fits = generate(smallest_bytes);
+    EXPECT_TRUE(fits.ok()) << fits.status().message();
+    EXPECT_EQ(generate(smallest_bytes - 1).status().message(),
+              "budget: " + std::to_string(smallest_bytes - 1) +
+                  message.substr(message.find(" bytes")));
+  }
 }
 
 TEST(EngineTest, MissingModelIsNotFound) {

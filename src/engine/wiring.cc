@@ -6,10 +6,13 @@
 #include <string>
 #include <utility>
 
+#include "base/aligned_buffer.h"
+#include "base/machine.h"
+#include "base/printable_text.h"
 #include "cache/paged_kv_cache.h"
+#include "engine/admission.h"
 #include "engine/engine.h"
 #include "engine/engine_state.h"
-#include "engine/machine.h"
 #include "gguf/gguf_file.h"
 #include "kernels/kernel_table.h"
 #include "model/architecture.h"
@@ -23,6 +26,27 @@ namespace {
 // beyond weights and working memory SmolLM2-135M has 29 MiB resident once it is
 // loaded, and 37 MiB while it is (VmRSS and VmHWM of two threads).
 constexpr uint64_t kBaseBytes = uint64_t{48} << 20;
+// Of activations and attention scratch.
+constexpr uint64_t kLargeWorkingBuffers = 6;
+
+// Large buffers begin and end at borders of huge pages.
+uint64_t PaddingBytes(const GgufFile& file) {
+  uint64_t n_large = kLargeWorkingBuffers;
+  for (const GgufTensor& tensor : file.tensors()) {
+    if (tensor.n_bytes >= kHugePageBytes) ++n_large;
+  }
+  return n_large * kBufferPaddingBytes;
+}
+
+MemoryNeed NeedToLoad(const GgufFile& file, const Architecture& architecture,
+                      const CpuExecutorOptions& executor) {
+  MemoryNeed need;
+  need.weight_bytes = EstimateWeightBytes(file);
+  need.working_bytes =
+      CpuExecutorWorkingBytes(architecture, executor) + kBaseBytes;
+  need.address_bytes = need.fill_bytes() + PaddingBytes(file);
+  return need;
+}
 
 Result<const KernelTable*> ChooseKernels() {
   const char* forced = std::getenv("LKV_KERNELS");
@@ -31,7 +55,7 @@ Result<const KernelTable*> ChooseKernels() {
   for (const char* const* name = AvailableKernels(); *name != nullptr; ++name) {
     known += known.empty() ? *name : std::string(", ") + *name;
   }
-  return InvalidArgument("LKV_KERNELS=" + std::string(forced) +
+  return InvalidArgument("LKV_KERNELS=" + Printable(forced) +
                          ": this processor does not run it; choose one of " +
                          known);
 }
@@ -45,12 +69,31 @@ Result<uint32_t> ChooseContext(const EngineOptions& options,
   }
   if (options.ctx_tokens > trained && !options.allow_beyond_trained) {
     return InvalidArgument(
-        "--ctx: " + std::to_string(options.ctx_tokens) + " is more than the " +
-        std::to_string(trained) +
-        " tokens the model was trained for; lower it or pass "
-        "--allow-beyond-trained");
+        "ctx_tokens: " + std::to_string(options.ctx_tokens) +
+        " is more than the " + std::to_string(trained) +
+        " tokens the model was trained for; lower it or allow_beyond_trained");
   }
   return options.ctx_tokens;
+}
+
+Result<uint32_t> ChooseThreads(const EngineOptions& options) {
+  if (options.n_threads > ThreadTeam::kMaxThreads) {
+    return InvalidArgument(
+        "n_threads: " + std::to_string(options.n_threads) + " is more than " +
+        std::to_string(ThreadTeam::kMaxThreads) + "; lower it");
+  }
+  if (options.n_threads > 0) return options.n_threads;
+  return std::min(UsableCores(), ThreadTeam::kMaxThreads);
+}
+
+Status CheckVocabulary(const std::string& path,
+                       const Architecture& architecture,
+                       const Tokenizer& tokenizer) {
+  if (tokenizer.vocab_size() == architecture.vocab_size) return Status();
+  return Corrupt(
+      path + ": vocabulary of " + std::to_string(tokenizer.vocab_size()) +
+      " tokens does not match embeddings of " +
+      std::to_string(architecture.vocab_size) + "; fetch the model again");
 }
 
 std::vector<int32_t> FindEndTokens(const Tokenizer& tokenizer) {
@@ -62,38 +105,42 @@ std::vector<int32_t> FindEndTokens(const Tokenizer& tokenizer) {
   return tokens;
 }
 
-}  // namespace
+// Admits the first sequence, as Start will do, to see whether it can be. While
+// it is there, its addresses are gone from what the process has left.
+Status CheckFirst(const std::string& path, MemoryNeed need,
+                  const SequenceOptions& first, PagedKvCache& cache) {
+  Result<SequenceId> id = cache.AddSequence(first);
+  if (!id.ok()) return id.status();
+  need.kv_bytes = KvBytes(cache.shape(), cache.Stats(*id).budget_bytes,
+                          uint64_t{first.prompt_tokens} + first.max_new_tokens);
+  const Status status = CheckFits(path, need, ReadMemoryLeft());
+  cache.RemoveSequence(*id);
+  return status;
+}
 
-Result<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options) {
-  if (options.n_threads > ThreadTeam::kMaxThreads) {
-    return InvalidArgument("--threads: " + std::to_string(options.n_threads) +
-                           " is more than " +
-                           std::to_string(ThreadTeam::kMaxThreads));
-  }
+Result<std::unique_ptr<Engine::State>> Load(const EngineOptions& options) {
   Result<const KernelTable*> kernels = ChooseKernels();
   if (!kernels.ok()) return kernels.status();
+  Result<uint32_t> n_threads = ChooseThreads(options);
+  if (!n_threads.ok()) return n_threads.status();
   Result<std::unique_ptr<GgufFile>> file = GgufFile::Open(options.model_path);
   if (!file.ok()) return file.status();
   Result<Architecture> architecture = ReadArchitecture(**file);
   if (!architecture.ok()) return architecture.status();
   Result<uint32_t> ctx_tokens = ChooseContext(options, *architecture);
   if (!ctx_tokens.ok()) return ctx_tokens.status();
+  Result<std::unique_ptr<ThreadTeam>> team = ThreadTeam::Create(*n_threads);
+  if (!team.ok()) return team.status();
 
-  auto state = std::make_unique<State>();
+  auto state = std::make_unique<Engine::State>();
   state->ctx_tokens = *ctx_tokens;
-  state->team = std::make_unique<ThreadTeam>(
-      options.n_threads > 0 ? options.n_threads
-                            : std::min(UsableCores(), ThreadTeam::kMaxThreads));
-
+  state->team = *std::move(team);
   CpuExecutorOptions executor;
   executor.kernels = *kernels;
   executor.team = state->team.get();
   executor.activations = options.activations;
-  const uint64_t available_bytes = AvailableMemoryBytes();
-  const uint64_t needed_bytes =
-      EstimateWeightBytes(**file) +
-      CpuExecutorWorkingBytes(*architecture, executor) + kBaseBytes;
-  if (Status s = CheckFits(options.model_path, needed_bytes, available_bytes);
+  const MemoryNeed need = NeedToLoad(**file, *architecture, executor);
+  if (Status s = CheckFits(options.model_path, need, ReadMemoryLeft());
       !s.ok()) {
     return s;
   }
@@ -101,31 +148,50 @@ Result<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options) {
   Result<std::unique_ptr<Tokenizer>> tokenizer =
       Tokenizer::Open(options.model_path);
   if (!tokenizer.ok()) return tokenizer.status();
-  if ((*tokenizer)->vocab_size() != architecture->vocab_size) {
-    return Corrupt(options.model_path + ": vocabulary of " +
-                   std::to_string((*tokenizer)->vocab_size()) +
-                   " tokens does not match embeddings of " +
-                   std::to_string(architecture->vocab_size) +
-                   "; fetch the model again");
+  if (Status s =
+          CheckVocabulary(options.model_path, *architecture, **tokenizer);
+      !s.ok()) {
+    return s;
   }
   state->tokenizer = *std::move(tokenizer);
   state->end_tokens = FindEndTokens(*state->tokenizer);
 
-  Result<Weights> weights = LoadWeights(**file, *architecture, *state->team);
-  if (!weights.ok()) return weights.status();
-  state->weight_notes = std::move(weights->notes);
   PagedKvCacheOptions cache;
   cache.kernels = *kernels;
-  cache.max_threads = state->team->n_threads();
+  cache.max_threads = *n_threads;
   cache.max_seq_tokens = options.ctx_tokens > 0
                              ? options.ctx_tokens
                              : architecture->trained_context_tokens;
-  cache.memory_bytes = available_bytes - needed_bytes;
+  cache.memory_bytes = TotalMemoryBytes();
   state->cache =
       std::make_unique<PagedKvCache>(architecture->kv_shape(), cache);
+  if (options.first_sequence) {
+    Result<SequenceOptions> first = options.first_sequence(*state->tokenizer);
+    if (!first.ok()) return first.status();
+    if (Status s = CheckLength(*architecture, *ctx_tokens, *first); !s.ok()) {
+      return s;
+    }
+    if (Status s = CheckFirst(options.model_path, need, *first, *state->cache);
+        !s.ok()) {
+      return s;
+    }
+  }
+
+  Result<Weights> weights = LoadWeights(**file, *architecture, *state->team);
+  if (!weights.ok()) return weights.status();
+  state->weight_notes = std::move(weights->notes);
   state->executor =
       MakeCpuExecutor(*std::move(architecture), *std::move(weights), executor);
-  return std::unique_ptr<Engine>(new Engine(std::move(state)));
+  return state;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options) {
+  Result<std::unique_ptr<State>> state =
+      CatchRefusedMemory(options.model_path, [&] { return Load(options); });
+  if (!state.ok()) return state.status();
+  return std::unique_ptr<Engine>(new Engine(*std::move(state)));
 }
 
 }  // namespace lkv

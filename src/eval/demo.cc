@@ -54,7 +54,14 @@ class Demo {
         options_(options),
         stage_(stage),
         cancelled_(cancelled),
-        shape_(engine.architecture().kv_shape()) {}
+        shape_(engine.architecture().kv_shape()) {
+    for (PolicyName policy : options.policies) {
+      const bool known = policy == PolicyName::kFull ||
+                         std::find(policies_.begin(), policies_.end(),
+                                   policy) != policies_.end();
+      if (!known) policies_.push_back(policy);
+    }
+  }
 
   Result<DemoReport> Run();
 
@@ -70,11 +77,19 @@ class Demo {
   };
 
   Status SplitText();
+  Status PrepareQuestion();
+  // Admits every sequence to come, so that what cannot be is refused at once.
+  Status CheckAdmission();
   Result<std::unique_ptr<PolicyRun>> RunPolicy(const CacheOptions& cache);
   // The run that keeps everything: fills hits and fidelity of all others.
   Status RunShadow(std::span<const std::unique_ptr<PolicyRun>> runs);
   Status AnswerQuestion(DemoRow* row);
 
+  Request QuestionFor(PolicyName policy) const {
+    Request request = question_;
+    request.cache = OptionsOf(policy);
+    return request;
+  }
   CacheOptions OptionsOf(PolicyName policy) const {
     CacheOptions cache = options_.cache;
     cache.policy = policy;
@@ -91,7 +106,9 @@ class Demo {
   const std::function<bool()>& cancelled_;
   const KvShape shape_;
   std::vector<int32_t> tokens_;
-  ForcedPart part_;  // inside tokens_
+  ForcedPart part_;                   // inside tokens_
+  std::vector<PolicyName> policies_;  // each once, without the full cache
+  Request question_;  // its cache is that of the row that is asked
 };
 
 Status Demo::SplitText() {
@@ -172,18 +189,42 @@ Status Demo::RunShadow(std::span<const std::unique_ptr<PolicyRun>> runs) {
   return Status();
 }
 
-Status Demo::AnswerQuestion(DemoRow* row) {
+Status Demo::PrepareQuestion() {
+  if (options_.question.empty()) return Status();
   const std::string content = options_.text + "\n\n" + options_.question;
   const ChatMessage message{"user", content};
   Result<TokenizedChat> chat =
       engine_.tokenizer().TokenizeChat({&message, 1}, Tokenizer::Reply::kBegin);
   if (!chat.ok()) return chat.status();
-  Request request;
-  request.prompt = std::move(chat->tokens);
-  if (options_.cache.pin_system) request.pinned = chat->pinned;
-  request.max_new_tokens = options_.answer_tokens;
-  request.cache = OptionsOf(row->policy);
-  Result<Generation> reply = engine_.Generate(request, {}, {}, cancelled_);
+  question_.prompt = std::move(chat->tokens);
+  if (options_.cache.pin_system) question_.pinned = std::move(chat->pinned);
+  question_.max_new_tokens = options_.answer_tokens;
+  return Status();
+}
+
+Status Demo::CheckAdmission() {
+  std::vector<PolicyName> rows = policies_;
+  rows.push_back(PolicyName::kFull);
+  for (PolicyName policy : rows) {
+    Status s =
+        engine_.Start(OptionsFor({&part_, 1}, OptionsOf(policy))).status();
+    if (!s.ok()) return s;
+    if (options_.question.empty()) continue;
+    const Request question = QuestionFor(policy);
+    SequenceOptions sequence;
+    sequence.cache = question.cache;
+    sequence.prompt_tokens = static_cast<uint32_t>(question.prompt.size());
+    sequence.max_new_tokens = question.max_new_tokens;
+    sequence.pinned = question.pinned;
+    s = engine_.Start(sequence).status();
+    if (!s.ok()) return s;
+  }
+  return Status();
+}
+
+Status Demo::AnswerQuestion(DemoRow* row) {
+  Result<Generation> reply =
+      engine_.Generate(QuestionFor(row->policy), {}, {}, cancelled_);
   if (!reply.ok()) return reply.status();
   if (reply->stop_reason == StopReason::kCancelled) {
     return Cancelled("demo: stopped on request");
@@ -194,6 +235,8 @@ Status Demo::AnswerQuestion(DemoRow* row) {
 
 Result<DemoReport> Demo::Run() {
   if (Status s = SplitText(); !s.ok()) return s;
+  if (Status s = PrepareQuestion(); !s.ok()) return s;
+  if (Status s = CheckAdmission(); !s.ok()) return s;
   std::vector<std::unique_ptr<PolicyRun>> runs;
   auto run_policy = [&](std::string_view what,
                         const CacheOptions& cache) -> Status {
@@ -205,7 +248,7 @@ Result<DemoReport> Demo::Run() {
   };
   Status s = run_policy("full cache", OptionsOf(PolicyName::kFull));
   if (!s.ok()) return s;
-  for (PolicyName policy : options_.policies) {
+  for (PolicyName policy : policies_) {
     s = run_policy("policy within the budget", OptionsOf(policy));
     if (!s.ok()) return s;
   }

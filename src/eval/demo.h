@@ -34,7 +34,8 @@ struct DemoOptions {
   uint32_t context_tokens = 4096;
   uint32_t forced_tokens = 256;
   uint32_t answer_tokens = 40;
-  // Of every row but the first, which is the full cache.
+  // Of every row but the first, which is the full cache; named again, a policy
+  // gets no second row.
   std::vector<PolicyName> policies = {PolicyName::kLru, PolicyName::kLookahead};
   CacheOptions cache;  // policy is replaced
 };
@@ -65,9 +66,10 @@ struct DemoReport {
 };
 
 // Needs an engine with high activations for the fidelity to mean something
-// (eval/fidelity.h). A shorter text is split in the same proportion;
-// kInvalidArgument when it is too short for that. `stage` (may be empty) is
-// told what comes next.
+// (eval/fidelity.h). A shorter text is split in the same proportion. `stage`
+// (may be empty) is told what comes next. kInvalidArgument, before any work: a
+// text that is too short for the split, a budget below what the policies need,
+// a question for a model without a chat template.
 Result<DemoReport> RunDemo(Engine& engine, const DemoOptions& options,
                            const std::function<void(std::string_view)>& stage,
                            const std::function<bool()>& cancelled);

@@ -1,5 +1,4 @@
 // The public face (lookaheadkv/engine.h) over engine and evaluation.
-#include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
@@ -8,6 +7,7 @@
 #include "eval/forced_run.h"
 #include "eval/hit_rate.h"
 #include "lookaheadkv/engine.h"
+#include "text/chat_turn.h"
 
 namespace lkv {
 namespace {
@@ -89,30 +89,18 @@ Result<std::vector<int32_t>> Session::State::TokenizeMessage(
   const Tokenizer& tokenizer = engine->tokenizer();
   std::vector<ChatMessage> all = messages;
   all.push_back({"user", std::string(message)});
-  Result<TokenizedChat> chat =
-      tokenizer.TokenizeChat(all, Tokenizer::Reply::kBegin);
-  if (!chat.ok()) return chat.status();
-  if (turns.empty() && options.cache.pin_system) {
-    if (Status s = Admit(std::move(chat->pinned)); !s.ok()) return s;
+  if (messages.empty()) {
+    Result<TokenizedChat> chat =
+        tokenizer.TokenizeChat(all, Tokenizer::Reply::kBegin);
+    if (!chat.ok()) return chat.status();
+    if (turns.empty() && options.cache.pin_system) {
+      if (Status s = Admit(std::move(chat->pinned)); !s.ok()) return s;
+    }
+    return std::move(chat->tokens);
   }
-  if (messages.empty()) return std::move(chat->tokens);
-
   // The cache holds the chat up to the end of the last reply, in the tokens
-  // that were drawn; what is new begins with the mark that ends that reply.
-  Result<TokenizedChat> before = tokenizer.TokenizeChat(
-      std::span(messages).first(messages.size() - 1), Tokenizer::Reply::kBegin);
-  if (!before.ok()) return before.status();
-  const size_t reply_begin =
-      std::min(before->tokens.size(), chat->tokens.size());
-  auto end_mark = std::find_if(
-      chat->tokens.begin() + reply_begin, chat->tokens.end(),
-      [&](int32_t token) { return tokenizer.IsEndOfGeneration(token); });
-  if (end_mark == chat->tokens.end()) {
-    return InvalidArgument(
-        "chat template: does not mark the end of a reply; start a new session "
-        "for each message");
-  }
-  return std::vector<int32_t>(end_mark, chat->tokens.end());
+  // that were drawn.
+  return TokenizeNextTurn(tokenizer, all);
 }
 
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}

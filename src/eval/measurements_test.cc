@@ -107,6 +107,32 @@ TEST(DemoTest, TextTooShortToCompareIsRefused) {
   EXPECT_EQ(report.status().code(), StatusCode::kInvalidArgument);
 }
 
+TEST(DemoTest, APolicyNamedTwiceGetsOneRow) {
+  DemoOptions options;
+  options.text.resize(1500);
+  options.question.clear();
+  options.policies = {PolicyName::kLru, PolicyName::kFull, PolicyName::kLru};
+  Result<DemoReport> report = RunDemo(SharedEngine(), options, {}, {});
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  ASSERT_EQ(report->rows.size(), 2u);
+  EXPECT_EQ(report->rows[0].policy, PolicyName::kFull);
+  EXPECT_EQ(report->rows[1].policy, PolicyName::kLru);
+}
+
+TEST(DemoTest, ABudgetBelowTheFloorIsRefusedBeforeAnyWork) {
+  DemoOptions options;
+  // In 285 tokens the text alone fits, but not beside the template's marks.
+  for (const uint64_t budget_tokens : {1, 285}) {
+    options.cache.budget = {Budget::Kind::kTokens, 1.0, budget_tokens};
+    uint32_t n_stages = 0;
+    Result<DemoReport> report = RunDemo(
+        SharedEngine(), options, [&](std::string_view) { ++n_stages; }, {});
+    EXPECT_EQ(report.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(report.status().message().find("budget"), std::string::npos);
+    EXPECT_EQ(n_stages, 0u);
+  }
+}
+
 TEST(DemoTest, CancelledDemoSaysSo) {
   DemoOptions options;
   Result<DemoReport> report =
@@ -172,6 +198,19 @@ TEST(SpeedTest, EveryCombinationGivesARow) {
       EXPECT_LT(row.policy_share, 1);
     }
   }
+}
+
+TEST(SpeedTest, ARowThatCannotBeIsRefusedBeforeTheOthersAreMeasured) {
+  SpeedOptions options;
+  options.depths = {0, 64};
+  options.gen_tokens = 4;
+  options.prefill_tokens = {48};
+  options.budgets = {Budget{}, {Budget::Kind::kTokens, 1.0, 1}};
+  uint32_t n_seen = 0;
+  Result<std::vector<SpeedRow>> rows = MeasureSpeed(
+      SharedEngine(), options, [&](const SpeedRow&) { ++n_seen; }, {});
+  EXPECT_EQ(rows.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(n_seen, 0u);
 }
 
 TEST(SpeedTest, GivenTextIsRepeatedAsNeeded) {

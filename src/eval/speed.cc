@@ -29,6 +29,9 @@ std::vector<int32_t> MakeTokens(const SpeedOptions& options,
   return tokens;
 }
 
+// A sequence needs one token to start from.
+uint32_t PromptOf(uint32_t depth_tokens) { return std::max(depth_tokens, 1u); }
+
 class SpeedRun {
  public:
   SpeedRun(Engine& engine, const SpeedOptions& options,
@@ -37,6 +40,12 @@ class SpeedRun {
         options_(options),
         cancelled_(cancelled),
         probe_(engine.n_threads()) {}
+
+  // Refuses at once what a row would be refused for after minutes.
+  Status CheckAdmission(const CacheOptions& cache, uint32_t n_prompt,
+                        uint32_t n_new) {
+    return engine_.Start(OptionsFor(cache, n_prompt, n_new)).status();
+  }
 
   Status WarmUp() {
     CacheOptions cache = options_.cache;
@@ -63,8 +72,7 @@ class SpeedRun {
   Result<SpeedRow> Decode(uint32_t depth, uint32_t batch,
                           const CacheOptions& cache) {
     SpeedRow row = NewRow(SpeedRow::Kind::kDecode, depth, batch, cache);
-    // A sequence needs one token to start from.
-    const uint32_t n_prompt = std::max(depth, 1u);
+    const uint32_t n_prompt = PromptOf(depth);
     std::vector<std::unique_ptr<Sequence>> sequences;
     std::vector<Sequence*> pointers;
     std::vector<std::vector<int32_t>> forced;
@@ -97,16 +105,22 @@ class SpeedRun {
     return MakeTokens(options_, engine_.architecture().vocab_size, first, n);
   }
 
+  static SequenceOptions OptionsFor(const CacheOptions& cache,
+                                    uint32_t n_prompt, uint32_t n_new) {
+    SequenceOptions options;
+    options.cache = cache;
+    options.prompt_tokens = n_prompt;
+    options.max_new_tokens = n_new;
+    return options;
+  }
+
   // A sequence with n_prompt tokens read; `first` shifts the text, so that the
   // sequences of a batch differ.
   Result<std::unique_ptr<Sequence>> Start(const CacheOptions& cache,
                                           uint32_t n_prompt, uint32_t n_new,
                                           size_t first) {
-    SequenceOptions options;
-    options.cache = cache;
-    options.prompt_tokens = n_prompt;
-    options.max_new_tokens = n_new;
-    Result<std::unique_ptr<Sequence>> sequence = engine_.Start(options);
+    Result<std::unique_ptr<Sequence>> sequence =
+        engine_.Start(OptionsFor(cache, n_prompt, n_new));
     if (!sequence.ok()) return sequence;
     Status s = (*sequence)->Prefill(Tokens(first, n_prompt), {}, cancelled_);
     if (!s.ok()) return s;
@@ -138,7 +152,28 @@ Result<std::vector<SpeedRow>> MeasureSpeed(
     Engine& engine, const SpeedOptions& options,
     const std::function<void(const SpeedRow&)>& on_row,
     const std::function<bool()>& cancelled) {
+  std::vector<CacheOptions> caches;
+  for (KvTypeName kv_type : options.kv_types) {
+    for (const Budget& budget : options.budgets) {
+      caches.push_back(options.cache);
+      caches.back().kv_type = kv_type;
+      caches.back().budget = budget;
+    }
+  }
+  const std::vector<uint32_t> depths =
+      options.gen_tokens > 0 ? options.depths : std::vector<uint32_t>();
   SpeedRun run(engine, options, cancelled);
+  for (const CacheOptions& cache : caches) {
+    for (uint32_t n_tokens : options.prefill_tokens) {
+      Status s = run.CheckAdmission(cache, n_tokens, 0);
+      if (!s.ok()) return s;
+    }
+    for (uint32_t depth : depths) {
+      Status s = run.CheckAdmission(cache, PromptOf(depth), options.gen_tokens);
+      if (!s.ok()) return s;
+    }
+  }
+
   if (Status s = run.WarmUp(); !s.ok()) return s;
   std::vector<SpeedRow> rows;
   auto add = [&](Result<SpeedRow> row) -> Status {
@@ -147,20 +182,14 @@ Result<std::vector<SpeedRow>> MeasureSpeed(
     rows.push_back(*row);
     return Status();
   };
-  for (KvTypeName kv_type : options.kv_types) {
-    for (const Budget& budget : options.budgets) {
-      CacheOptions cache = options.cache;
-      cache.kv_type = kv_type;
-      cache.budget = budget;
-      for (uint32_t n_tokens : options.prefill_tokens) {
-        if (Status s = add(run.Prefill(n_tokens, cache)); !s.ok()) return s;
-      }
-      for (uint32_t depth : options.depths) {
-        for (uint32_t batch : options.batches) {
-          if (options.gen_tokens == 0) continue;
-          Status s = add(run.Decode(depth, batch, cache));
-          if (!s.ok()) return s;
-        }
+  for (const CacheOptions& cache : caches) {
+    for (uint32_t n_tokens : options.prefill_tokens) {
+      if (Status s = add(run.Prefill(n_tokens, cache)); !s.ok()) return s;
+    }
+    for (uint32_t depth : depths) {
+      for (uint32_t batch : options.batches) {
+        Status s = add(run.Decode(depth, batch, cache));
+        if (!s.ok()) return s;
       }
     }
   }

@@ -2,8 +2,8 @@
 
 #include <array>
 #include <cstdio>
-#include <limits>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -132,9 +132,15 @@ Status OpenOtherParts(uint64_t count, std::vector<Part>* parts) {
     if (!part.ok()) return part.status();
     const gguf_context* gguf = part->gguf.get();
     if (UintOf(gguf, "split.no") != i || UintOf(gguf, "split.count") != count) {
+      const auto number = [&](const char* key) {
+        const std::optional<uint64_t> value = UintOf(gguf, key);
+        return std::string(key) +
+               (value ? " is " + std::to_string(*value) : " is missing");
+      };
       return Corrupt(part->path + ": does not call itself part " +
                      std::to_string(i + 1) + " of " + std::to_string(count) +
-                     "; fetch all parts of one model");
+                     " (" + number("split.no") + ", " + number("split.count") +
+                     "); fetch all parts of one model");
     }
     parts->push_back(std::move(*part));
   }
@@ -205,7 +211,8 @@ Result<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
   if (n_tensors && *n_tensors != state->tensors.size()) {
     return Corrupt(path + ": has " + std::to_string(state->tensors.size()) +
                    " of the " + std::to_string(*n_tensors) +
-                   " tensors it speaks of; fetch all parts of one model");
+                   " tensors that its key split.tensors.count speaks of; fetch "
+                   "all parts of one model");
   }
   return std::unique_ptr<GgufFile>(new GgufFile(std::move(state)));
 }

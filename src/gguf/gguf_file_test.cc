@@ -176,7 +176,9 @@ TEST_F(SplitModelTest, ARenamedFirstPartIsExplained) {
 
 TEST_F(SplitModelTest, APartOfAnotherModelIsRefused) {
   WriteBytes(second_, PartBytes("b", 2.0f, 1, 3, 2));
-  EXPECT_NE(Refusal(first_).find("part 2 of 2"), std::string::npos);
+  EXPECT_NE(
+      Refusal(first_).find("part 2 of 2 (split.no is 1, split.count is 3)"),
+      std::string::npos);
 }
 
 TEST_F(SplitModelTest, ATensorInTwoPartsIsRefused) {

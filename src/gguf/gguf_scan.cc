@@ -125,11 +125,13 @@ class Scan {
     }
     if (n_keys_ > cursor_.left() / kKeyValueBytesMin) {
       return Damaged("claims " + std::to_string(n_keys_) +
-                     " metadata keys, more than it has room for");
+                     " metadata keys, more than its " +
+                     std::to_string(n_file_bytes_) + " bytes have room for");
     }
     if (n_tensors_ > cursor_.left() / kTensorInfoBytesMin) {
       return Damaged("claims " + std::to_string(n_tensors_) +
-                     " tensors, more than it has room for");
+                     " tensors, more than its " +
+                     std::to_string(n_file_bytes_) + " bytes have room for");
     }
     return {};
   }
@@ -143,7 +145,8 @@ class Scan {
     const std::string name = "key " + QuoteForMessage(key);
     if (key.empty() || key.find('\0') != key.npos) {
       return Damaged("metadata key " + std::to_string(index) +
-                     " has no proper name");
+                     " has the name " + QuoteForMessage(key) +
+                     ", but must have one without NUL bytes");
     }
     if (!keys_.insert(key).second) return Damaged(name + " appears twice");
     if (!cursor_.Read(&type)) return EndsIn(name);
@@ -175,7 +178,11 @@ class Scan {
   Status CheckAlignment(uint32_t type) {
     uint32_t alignment = 0;
     const std::string name = "key '" GGUF_KEY_GENERAL_ALIGNMENT "'";
-    if (type != GGUF_TYPE_UINT32) return Damaged(name + " is not a u32");
+    if (type != GGUF_TYPE_UINT32) {
+      return Damaged(name + " has type " + std::to_string(type) +
+                     ", but must be a u32, type " +
+                     std::to_string(GGUF_TYPE_UINT32));
+    }
     if (!cursor_.Read(&alignment)) return EndsIn(name);
     if (alignment < kAlignmentMin || (alignment & (alignment - 1)) != 0) {
       return Damaged(name + " is " + std::to_string(alignment) +
@@ -217,14 +224,19 @@ class Scan {
     const std::string name = "tensor " + QuoteForMessage(tensor_name);
     if (tensor_name.size() >= GGML_MAX_NAME ||
         tensor_name.find('\0') != tensor_name.npos) {
-      return Damaged(name + " has no proper name");
+      return Damaged("tensor " + std::to_string(index) + " has the name " +
+                     QuoteForMessage(tensor_name) +
+                     ", but must have one without NUL bytes, of at most " +
+                     std::to_string(GGML_MAX_NAME - 1));
     }
     if (!tensor_names_.insert(tensor_name).second) {
       return Damaged(name + " appears twice");
     }
     if (!cursor_.Read(&n_dims)) return EndsIn(name);
     if (n_dims > GGML_MAX_DIMS) {
-      return Damaged(name + " has " + std::to_string(n_dims) + " dimensions");
+      return Damaged(name + " has " + std::to_string(n_dims) +
+                     " dimensions, but at most " +
+                     std::to_string(GGML_MAX_DIMS) + " are possible");
     }
     std::array<uint64_t, GGML_MAX_DIMS> shape = {1, 1, 1, 1};
     for (uint32_t i = 0; i < n_dims; ++i) {
@@ -285,7 +297,8 @@ class Scan {
   Status DataMissing() const {
     return Damaged("the file ends before the data of " + last_tensor_ +
                    " is complete (it has " + std::to_string(n_file_bytes_) +
-                   " bytes)");
+                   " bytes, and its tensors alone take " +
+                   std::to_string(data_end_) + ")");
   }
 
   uint64_t PadUp(uint64_t offset) const {

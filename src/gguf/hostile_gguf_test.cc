@@ -67,7 +67,7 @@ std::vector<HostileFile> HostileFiles() {
        make().Header(0, 1).Put(~uint64_t{0}).Raw("0123456789").bytes(),
        "ends inside metadata key 0"},
       {"EmptyKey", make().Header(0, 1).Key("", GgufBytes::kU64, 1ull).bytes(),
-       "no proper name"},
+       "metadata key 0 has the name ''"},
       {"KeyTwice",
        make()
            .Header(0, 2)
@@ -140,7 +140,7 @@ std::vector<HostileFile> HostileFiles() {
        "before the data of tensor 't'"},
       {"AlignmentAsText",
        make().Header(0, 1).StringKey("general.alignment", "32").bytes(),
-       "key 'general.alignment' is not a u32"},
+       "key 'general.alignment' has type 8, but must be a u32"},
       {"TensorNameTooLong",
        make()
            .Header(1, 0)
@@ -148,7 +148,7 @@ std::vector<HostileFile> HostileFiles() {
            .Pad()
            .Raw(std::string(64, '\0'))
            .bytes(),
-       "no proper name"},
+       "of at most 63"},
       {"TensorNameWithNul",
        make()
            .Header(1, 0)
@@ -156,7 +156,7 @@ std::vector<HostileFile> HostileFiles() {
            .Pad()
            .Raw(std::string(64, '\0'))
            .bytes(),
-       "no proper name"},
+       "has the name 'a?b'"},
       {"TensorTwice",
        make()
            .Header(2, 0)
@@ -167,7 +167,7 @@ std::vector<HostileFile> HostileFiles() {
            .bytes(),
        "tensor 't' appears twice"},
       {"FiveDimensions", OneTensor({2, 2, 2, 2, 2}, 0).bytes(),
-       "has 5 dimensions"},
+       "has 5 dimensions, but at most 4"},
       {"NoElements", OneTensor({4, 0}, 0).bytes(), "no elements"},
       {"NegativeDimension", OneTensor({~uint64_t{0}}, 0).bytes(),
        "larger than the file"},
@@ -189,7 +189,8 @@ std::vector<HostileFile> HostileFiles() {
       {"OffsetOfAnother", OneTensor({4}, 0, 32).bytes(), "lies at offset 32"},
       {"DataMissing",
        make().Header(1, 0).Tensor("t", {4, 4}, 0, 0).Pad().bytes(),
-       "before the data of tensor 't'"},
+       "before the data of tensor 't' is complete (it has 96 bytes, and its "
+       "tensors alone take 64"},
   };
 }
 

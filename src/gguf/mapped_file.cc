@@ -9,6 +9,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/byte_text.h"
+
 namespace lkv {
 namespace {
 
@@ -49,8 +51,9 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   const auto n_bytes = static_cast<size_t>(info.st_size);
   void* address = mmap(nullptr, n_bytes, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (address == MAP_FAILED) {
-    return OutOfMemory(path + ": cannot be mapped (" + ErrnoText(errno) +
-                       "); free memory or raise its limit");
+    return OutOfMemory(path + ": cannot be mapped to " + FormatBytes(n_bytes) +
+                       " of addresses (" + ErrnoText(errno) +
+                       "); raise the limit of this process (ulimit -v)");
   }
   return MappedFile({static_cast<const uint8_t*>(address), n_bytes});
 }

@@ -5,7 +5,6 @@
 // every mmap; model files are written once. Thread rule: thread-compatible.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>

@@ -1,10 +1,13 @@
 #include "model/architecture.h"
 
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <unordered_set>
-#include <utility>
+
+#include "base/printable_text.h"
 
 namespace lkv {
 namespace {
@@ -65,22 +68,43 @@ std::string ShapeText(const std::vector<uint64_t>& shape) {
   return text + "]";
 }
 
+// What a refusal advises.
+enum class Remedy {
+  kConvertAgain,      // the file contradicts itself or lacks something
+  kChooseOtherModel,  // the file is sound, but of a kind that we do not run
+};
+
+// As short as it can be: "0.5", not "0.500000".
+std::string NumberText(double value) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%g", value);
+  return text.data();
+}
+
 // Reads one model file. Keeps the first failure; what is read after it does
 // not matter, so the code that asks stays a straight line.
 class ModelReader {
  public:
   ModelReader(const GgufFile& file, const std::string& family)
-      : file_(file), prefix_(family + ".") {}
+      : file_(file), family_(family), prefix_(family + ".") {}
 
   const Status& status() const { return status_; }
 
-  void Fail(const std::string& thing, const std::string& problem) {
-    if (status_.ok()) {
-      status_ = Corrupt(file_.path() + ": " + thing + ": " + problem);
-    }
+  // `what` names the thing, what it is and what was expected.
+  void Fail(const std::string& what, Remedy remedy) {
+    if (!status_.ok()) return;
+    status_ =
+        Corrupt(file_.path() + ": " + what +
+                (remedy == Remedy::kConvertAgain ? "; convert the model again"
+                                                 : "; choose another model"));
   }
-  void FailKey(const std::string& name, const std::string& problem) {
-    Fail(prefix_ + name, problem);
+  void FailKey(const std::string& name, const std::string& problem,
+               Remedy remedy) {
+    Fail("key " + prefix_ + name + " " + problem, remedy);
+  }
+  void FailTensor(const std::string& name, const std::string& problem,
+                  Remedy remedy) {
+    Fail("tensor " + Printable(name) + " " + problem, remedy);
   }
 
   // A whole number in 1..max; without the key `otherwise`, 0 = required.
@@ -88,25 +112,32 @@ class ModelReader {
                  uint64_t otherwise = 0) {
     const std::string key = prefix_ + name;
     if (file_.GetArrayLength(key)) {
-      Fail(key, "a value per layer is not supported");
+      FailKey(name, "has a value for each layer, but only one for all is run",
+              Remedy::kChooseOtherModel);
       return 0;
     }
     const std::optional<uint64_t> given = file_.GetUint(key);
     const uint64_t value = given.value_or(otherwise);
+    const std::string range = "a whole number in 1.." + std::to_string(max);
     if (value == 0 && !given) {
-      Fail(key, "missing or not a whole number");
+      FailKey(name, "is missing or no number, but must be " + range,
+              Remedy::kConvertAgain);
     } else if (value == 0 || value > max) {
-      Fail(key,
-           std::to_string(value) + " is outside 1.." + std::to_string(max));
+      FailKey(name, "is " + std::to_string(value) + ", but must be " + range,
+              Remedy::kConvertAgain);
     }
     return status_.ok() ? static_cast<uint32_t>(value) : 0;
   }
 
   // A finite number above zero; without the key `otherwise`.
   float Positive(const std::string& name, double otherwise) {
-    const float value = static_cast<float>(Number(name).value_or(otherwise));
+    const std::optional<double> given = Number(name);
+    const float value = static_cast<float>(given.value_or(otherwise));
     if (!std::isfinite(value) || value <= 0) {
-      FailKey(name, std::to_string(value) + " is not a number above 0");
+      FailKey(name,
+              (given ? "is " + NumberText(*given) : "is missing") +
+                  ", but must be a number above 0",
+              Remedy::kConvertAgain);
     }
     return value;
   }
@@ -126,11 +157,16 @@ class ModelReader {
     for (const UnsupportedKey& key : kUnsupportedKeys) {
       const double value = Number(key.name).value_or(key.neutral);
       if (value != key.neutral && value != key.unset) {
-        FailKey(key.name, std::to_string(value) + " is not supported");
+        FailKey(key.name,
+                "is " + NumberText(value) + ", but only " +
+                    NumberText(key.neutral) + " is supported",
+                Remedy::kChooseOtherModel);
       }
     }
     if (!file_.GetBool(prefix_ + "attention.causal").value_or(true)) {
-      FailKey("attention.causal", "only causal models are supported");
+      FailKey("attention.causal",
+              "is false, but only causal models are supported",
+              Remedy::kChooseOtherModel);
     }
   }
 
@@ -148,7 +184,9 @@ class ModelReader {
   const GgufTensor* RequireVector(const std::string& name, uint64_t n) {
     const GgufTensor* tensor = Require(name, {n});
     if (tensor != nullptr && tensor->type != GgufType::kF32) {
-      Fail(name, "is " + GgufTypeName(tensor->raw_type) + ", expected F32");
+      FailTensor(name,
+                 "is " + GgufTypeName(tensor->raw_type) + ", expected F32",
+                 Remedy::kConvertAgain);
       return nullptr;
     }
     return tensor;
@@ -159,7 +197,9 @@ class ModelReader {
   void RefuseOtherTensors() {
     for (const GgufTensor& tensor : file_.tensors()) {
       if (!required_.contains(&tensor)) {
-        Fail(tensor.name, "a tensor of this name is not supported");
+        FailTensor(tensor.name,
+                   "is no part of a " + family_ + " model that is supported",
+                   Remedy::kChooseOtherModel);
       }
     }
   }
@@ -170,12 +210,14 @@ class ModelReader {
     if (!status_.ok()) return nullptr;
     const GgufTensor* tensor = file_.Find(name);
     if (tensor == nullptr) {
-      Fail(name, "the tensor is missing");
+      FailTensor(name, "is missing", Remedy::kConvertAgain);
       return nullptr;
     }
     if (tensor->shape != shape) {
-      Fail(name, "has shape " + ShapeText(tensor->shape) + ", expected " +
-                     ShapeText(shape));
+      FailTensor(name,
+                 "has shape " + ShapeText(tensor->shape) + ", expected " +
+                     ShapeText(shape),
+                 Remedy::kConvertAgain);
       return nullptr;
     }
     required_.insert(tensor);
@@ -183,6 +225,7 @@ class ModelReader {
   }
 
   const GgufFile& file_;
+  const std::string family_;
   const std::string prefix_;
   std::unordered_set<const GgufTensor*> required_;
   Status status_;
@@ -198,29 +241,36 @@ void ReadShape(const GgufFile& file, ModelReader& reader, Architecture* out) {
   out->trained_context_tokens = reader.Count("context_length", kMaxContext);
   if (!reader.status().ok()) return;
 
+  // Without a key of its own a head's length follows from two others.
   const uint64_t narrow_head = out->n_embd / out->n_heads;
+  const bool has_length = reader.Number("attention.key_length").has_value();
+  const std::string length_key =
+      has_length ? "attention.key_length" : "attention.head_count";
   out->head_dim = reader.Count("attention.key_length", kMaxWidth, narrow_head);
   const uint32_t value_dim =
       reader.Count("attention.value_length", kMaxWidth, narrow_head);
   if (value_dim != out->head_dim) {
-    reader.FailKey(
-        "attention.value_length",
-        std::to_string(value_dim) + " differs from the keys' length " +
-            std::to_string(out->head_dim) + ", which is not supported");
+    reader.FailKey("attention.value_length",
+                   "is " + std::to_string(value_dim) +
+                       ", but only the length of the keys, " +
+                       std::to_string(out->head_dim) + ", is supported",
+                   Remedy::kChooseOtherModel);
   }
   if (out->head_dim % kHeadDimStep != 0 || out->head_dim > kMaxHeadDim) {
-    reader.FailKey("attention.key_length",
-                   "a head of " + std::to_string(out->head_dim) +
-                       " elements is not supported; multiples of 16 up to "
-                       "256 are");
+    reader.FailKey(length_key,
+                   "makes heads of " + std::to_string(out->head_dim) +
+                       " elements, but only multiples of 16 up to 256 are "
+                       "supported",
+                   Remedy::kChooseOtherModel);
   }
   if (out->n_heads % out->n_kv_heads != 0 ||
       out->n_heads / out->n_kv_heads > kMaxGroup) {
     reader.FailKey("attention.head_count_kv",
-                   std::to_string(out->n_heads) + " query heads over " +
-                       std::to_string(out->n_kv_heads) +
-                       " KV heads are not supported; 1 to 8 whole query "
-                       "heads per KV head are");
+                   "shares " + std::to_string(out->n_heads) +
+                       " query heads among " + std::to_string(out->n_kv_heads) +
+                       " KV heads, but only 1 to 8 whole query heads per KV "
+                       "head are supported",
+                   Remedy::kChooseOtherModel);
   }
 
   out->norm_epsilon = reader.Positive("attention.layer_norm_rms_epsilon", 0);
@@ -230,31 +280,65 @@ void ReadShape(const GgufFile& file, ModelReader& reader, Architecture* out) {
       reader.Number("attention.sliding_window");
   if (window && *window > 0 && *window < out->trained_context_tokens) {
     reader.FailKey("attention.sliding_window",
-                   "a window shorter than the context is not supported");
+                   "is " + NumberText(*window) +
+                       ", but only a window of the "
+                       "whole context, " +
+                       std::to_string(out->trained_context_tokens) +
+                       ", is supported",
+                   Remedy::kChooseOtherModel);
   }
 
   const std::optional<size_t> n_tokens =
       file.GetArrayLength("tokenizer.ggml.tokens");
-  out->vocab_size = n_tokens && *n_tokens > 0 && *n_tokens <= kMaxVocab
-                        ? static_cast<uint32_t>(*n_tokens)
-                        : reader.Count("vocab_size", kMaxVocab);
+  const bool has_tokens = n_tokens && *n_tokens > 0 && *n_tokens <= kMaxVocab;
+  out->vocab_size =
+      reader.Count("vocab_size", kMaxVocab, has_tokens ? *n_tokens : 0);
+  if (has_tokens && out->vocab_size != *n_tokens) {
+    reader.FailKey("vocab_size",
+                   "is " + std::to_string(out->vocab_size) +
+                       ", but the vocabulary has " + std::to_string(*n_tokens) +
+                       " tokens",
+                   Remedy::kConvertAgain);
+  }
+}
+
+// Numbers of tokens that begin or end a text. One beyond the vocabulary would
+// be ignored, and a text go on for ever. ~0 is what writers put for none.
+void CheckSpecialTokens(const GgufFile& file, ModelReader& reader,
+                        uint32_t vocab_size) {
+  for (const char* name : {"bos", "eos", "eot", "eom"}) {
+    const std::string key = std::string("tokenizer.ggml.") + name + "_token_id";
+    const std::optional<uint64_t> id = file.GetUint(key);
+    if (id && *id >= vocab_size && *id != ~uint32_t{0}) {
+      reader.Fail("key " + key + " is " + std::to_string(*id) +
+                      ", but the vocabulary has " + std::to_string(vocab_size) +
+                      " tokens",
+                  Remedy::kConvertAgain);
+    }
+  }
 }
 
 void ReadRope(ModelReader& reader, uint32_t head_dim, RopeOptions* rope) {
   rope->n_rotated = reader.Count("rope.dimension_count", kMaxWidth, head_dim);
   if (rope->n_rotated != head_dim) {
     reader.FailKey("rope.dimension_count",
-                   "rotating a part of a head is not supported");
+                   "is " + std::to_string(rope->n_rotated) +
+                       ", but only rotating whole heads, " +
+                       std::to_string(head_dim) + ", is supported",
+                   Remedy::kChooseOtherModel);
   }
   rope->frequency_base = reader.Positive("rope.freq_base", 10000);
   // rope.scale_linear is the key from before scaling had types; 0 = unset.
-  const double factor =
-      reader.Number("rope.scaling.factor")
-          .value_or(reader.Number("rope.scale_linear").value_or(0));
+  const char* factor_key = reader.Number("rope.scaling.factor")
+                               ? "rope.scaling.factor"
+                               : "rope.scale_linear";
+  const double factor = reader.Number(factor_key).value_or(0);
   rope->factor = factor == 0 ? 1 : static_cast<float>(factor);
   if (!std::isfinite(factor) || factor < 0) {
-    reader.FailKey("rope.scaling.factor",
-                   std::to_string(factor) + " is not a number above 0");
+    reader.FailKey(
+        factor_key,
+        "is " + NumberText(factor) + ", but must be a number above 0",
+        Remedy::kConvertAgain);
   }
   rope->attention_factor = reader.Positive("rope.scaling.attn_factor", 1);
 
@@ -267,14 +351,20 @@ void ReadRope(ModelReader& reader, uint32_t head_dim, RopeOptions* rope) {
     rope->yarn_beta_fast = reader.Positive("rope.scaling.yarn_beta_fast", 32);
     rope->yarn_beta_slow = reader.Positive("rope.scaling.yarn_beta_slow", 1);
     if (rope->frequency_base <= 1) {
-      reader.FailKey("rope.freq_base", "must be above 1 for YaRN");
+      reader.FailKey("rope.freq_base",
+                     "is " + NumberText(rope->frequency_base) +
+                         ", but must be above 1 for YaRN",
+                     Remedy::kConvertAgain);
     }
   } else if (type == "none") {
     rope->scaling = RopeScaling::kNone;
   } else if (type.empty() || type == "linear") {
     rope->scaling = RopeScaling::kLinear;
   } else {
-    reader.FailKey("rope.scaling.type", type + " is not supported");
+    reader.FailKey(
+        "rope.scaling.type",
+        "is " + Quoted(type) + ", but only none, linear and yarn are supported",
+        Remedy::kChooseOtherModel);
   }
 }
 
@@ -290,7 +380,10 @@ void ReadFrequencyFactors(ModelReader& reader, RopeOptions* rope) {
               n_pairs * sizeof(float));
   for (float factor : rope->frequency_factors) {
     if (!std::isfinite(factor) || factor <= 0) {
-      reader.Fail(kName, "holds a factor that is not above 0");
+      reader.FailTensor(kName,
+                        "holds " + NumberText(factor) +
+                            ", but must hold finite numbers above 0",
+                        Remedy::kConvertAgain);
     }
   }
 }
@@ -347,8 +440,10 @@ Result<Architecture> ReadArchitecture(const GgufFile& file) {
     if (out.family == known.name) family = &known;
   }
   if (family == nullptr) {
-    return Corrupt(file.path() + ": architecture '" + out.family +
-                   "' is not supported; supported are llama, qwen2, qwen3");
+    return Corrupt(
+        file.path() + ": key general.architecture is " + Quoted(out.family) +
+        ", but only llama, qwen2 and qwen3 are supported; choose another "
+        "model");
   }
   out.qk_norm = family->qk_norm;
   out.rope.order = family->rope_order;
@@ -356,6 +451,7 @@ Result<Architecture> ReadArchitecture(const GgufFile& file) {
   ModelReader reader(file, out.family);
   reader.RefuseUnsupportedKeys();
   ReadShape(file, reader, &out);
+  if (reader.status().ok()) CheckSpecialTokens(file, reader, out.vocab_size);
   if (reader.status().ok()) ReadRope(reader, out.head_dim, &out.rope);
   if (reader.status().ok()) ReadFrequencyFactors(reader, &out.rope);
   if (reader.status().ok()) CheckTensors(reader, &out);

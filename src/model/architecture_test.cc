@@ -61,6 +61,11 @@ class ArchitectureTest : public testing::Test {
     const std::string message(result.status().message());
     EXPECT_NE(message.find("edited.gguf: "), std::string::npos) << message;
     EXPECT_NE(message.find(part), std::string::npos) << message;
+    const std::string remedy = message.substr(message.rfind("; ") + 2);
+    EXPECT_TRUE(remedy == "convert the model again" ||
+                remedy == "choose another model" ||
+                remedy == "fetch the file again")
+        << message;
   }
 
  private:
@@ -220,11 +225,12 @@ TEST_F(ArchitectureTest, UnsetMarksOfWritersAreNoFeatures) {
 }
 
 TEST_F(ArchitectureTest, UnknownFamilyNamesTheKnownOnes) {
-  ExpectRefused(SmallModel("llama"), SetText("general.architecture", "gemma2"),
-                "architecture 'gemma2' is not supported; supported are llama, "
-                "qwen2, qwen3");
+  ExpectRefused(
+      SmallModel("llama"), SetText("general.architecture", "gemma2"),
+      "key general.architecture is 'gemma2', but only llama, qwen2 and "
+      "qwen3 are supported");
   ExpectRefused(SmallModel("llama"), RemoveKey("general.architecture"),
-                "architecture '' is not supported");
+                "key general.architecture is ''");
 }
 
 TEST_F(ArchitectureTest, RefusesKeysThatAreMissingOrOutOfRange) {
@@ -257,23 +263,61 @@ TEST_F(ArchitectureTest, RefusesKeysThatAreMissingOrOutOfRange) {
       "llama.rope.freq_base");
 }
 
+// What a message names is what is in the file.
+TEST_F(ArchitectureTest, RefusalNamesTheKeyThatIsThere) {
+  const RandomModelOptions options = SmallModel("llama");
+  Edit narrow = RemoveKey("llama.attention.key_length");
+  narrow.keys = [](gguf_context* meta) {
+    gguf_remove_key(meta, "llama.attention.key_length");
+    gguf_remove_key(meta, "llama.attention.value_length");
+    gguf_set_val_u32(meta, "llama.attention.head_count", 8);  // 64 / 8
+  };
+  ExpectRefused(options, narrow,
+                "key llama.attention.head_count makes heads of 8 elements");
+  ExpectRefused(options, SetFloat("llama.rope.scale_linear", -2),
+                "key llama.rope.scale_linear is -2");
+  ExpectRefused(options, RemoveKey("llama.attention.layer_norm_rms_epsilon"),
+                "layer_norm_rms_epsilon is missing");
+}
+
+TEST_F(ArchitectureTest, RefusesVocabulariesThatContradictTheFile) {
+  const RandomModelOptions options = SmallModel("llama");
+  Edit tokens;
+  tokens.keys = [](gguf_context* meta) {
+    std::vector<const char*> names(41, "t");
+    gguf_set_arr_str(meta, "tokenizer.ggml.tokens", names.data(), names.size());
+  };
+  ExpectRefused(options, tokens,
+                "key llama.vocab_size is 40, but the vocabulary has 41 tokens");
+  for (const char* key :
+       {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
+        "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    EXPECT_TRUE(Read(options, SetUint(key, 39)).ok()) << key;
+    EXPECT_TRUE(Read(options, SetUint(key, 0xffffffff)).ok()) << key;
+    ExpectRefused(
+        options, SetUint(key, 40),
+        std::string(key) + " is 40, but the vocabulary has 40 tokens");
+  }
+}
+
 TEST_F(ArchitectureTest, RefusesHeadsThatTheKernelsDoNotKnow) {
   RandomModelOptions options = SmallModel("llama");
   options.n_heads = 18;  // groups of 9
-  ExpectRefused(options, {}, "18 query heads over 2 KV heads");
+  ExpectRefused(options, {}, "18 query heads among 2 KV heads");
   options = SmallModel("llama");
   options.n_heads = 3;
-  ExpectRefused(options, {}, "3 query heads over 2 KV heads");
+  ExpectRefused(options, {}, "3 query heads among 2 KV heads");
   options = SmallModel("llama");
   options.head_dim = 24;
-  ExpectRefused(options, {}, "a head of 24 elements is not supported");
+  ExpectRefused(options, {}, "attention.key_length makes heads of 24 elements");
   options.head_dim = 272;
-  ExpectRefused(options, {}, "a head of 272 elements is not supported");
+  ExpectRefused(options, {},
+                "attention.key_length makes heads of 272 elements");
   options = SmallModel("llama");
   ExpectRefused(options, SetUint("llama.attention.value_length", 32),
-                "differs from the keys' length 16");
+                "value_length is 32, but only the length of the keys, 16");
   ExpectRefused(options, SetUint("llama.rope.dimension_count", 8),
-                "rotating a part of a head");
+                "dimension_count is 8, but only rotating whole heads, 16");
 }
 
 TEST_F(ArchitectureTest, RefusesFeaturesThatWeDoNotCompute) {
@@ -292,14 +336,14 @@ TEST_F(ArchitectureTest, RefusesFeaturesThatWeDoNotCompute) {
     ExpectRefused(options, SetFloat(key, 30), key);
   }
   ExpectRefused(options, SetText("llama.rope.scaling.type", "longrope"),
-                "longrope is not supported");
+                "scaling.type is 'longrope', but only none, linear and yarn");
   Edit per_layer;
   per_layer.keys = [](gguf_context* meta) {
     const uint32_t heads[] = {4, 4};
     gguf_set_arr_data(meta, "llama.attention.head_count", GGUF_TYPE_UINT32,
                       heads, 2);
   };
-  ExpectRefused(options, per_layer, "a value per layer is not supported");
+  ExpectRefused(options, per_layer, "head_count has a value for each layer");
   Edit encoder;
   encoder.keys = [](gguf_context* meta) {
     gguf_set_val_bool(meta, "llama.attention.causal", false);
@@ -317,19 +361,19 @@ TEST_F(ArchitectureTest, RefusesTensorsThatAreMissingOrOfAnotherShape) {
         "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight",
         "blk.1.ffn_down.weight"}) {
     ExpectRefused(options, DropTensor(name),
-                  std::string(name) + ": the tensor is missing");
+                  "tensor " + std::string(name) + " is missing");
     ExpectRefused(options, ReplaceTensor(name, GGML_TYPE_F32, {96, 3}),
-                  std::string(name) + ": has shape [96, 3], expected");
+                  std::string(name) + " has shape [96, 3], expected");
   }
   ExpectRefused(options,
                 ReplaceTensor("output.weight", GGML_TYPE_F32, {64, 41}),
-                "output.weight: has shape [64, 41], expected [64, 40]");
+                "output.weight has shape [64, 41], expected [64, 40]");
   ExpectRefused(options,
                 ReplaceTensor("output_norm.weight", GGML_TYPE_F16, {64}),
-                "output_norm.weight: is F16, expected F32");
+                "output_norm.weight is F16, expected F32");
   RandomModelOptions biased = SmallModel("qwen2");
   ExpectRefused(biased, DropTensor("blk.1.attn_k.bias"),
-                "blk.1.attn_k.bias: the tensor is missing");
+                "blk.1.attn_k.bias is missing");
 }
 
 TEST_F(ArchitectureTest, RefusesTensorsThatWouldBeLeftOut) {
@@ -337,9 +381,7 @@ TEST_F(ArchitectureTest, RefusesTensorsThatWouldBeLeftOut) {
        {"blk.0.attn_output.bias", "blk.0.ffn_down.bias", "output.bias",
         "blk.2.attn_q.weight", "blk.0.attn_q_norm.weight"}) {
     ExpectRefused(SmallModel("llama"), ReplaceTensor(name, GGML_TYPE_F32, {64}),
-                  std::string(name) +
-                      ": a tensor of this name is not "
-                      "supported");
+                  std::string(name) + " is no part of a llama model");
   }
 }
 
@@ -347,7 +389,7 @@ TEST_F(ArchitectureTest, RefusesFrequencyFactorsThatAreNotPositive) {
   RandomModelOptions options = SmallModel("llama");
   options.rope_frequency_factors = std::vector<float>(8, 1.0f);
   options.rope_frequency_factors[3] = 0;
-  ExpectRefused(options, {}, "rope_freqs.weight: holds a factor");
+  ExpectRefused(options, {}, "rope_freqs.weight holds 0");
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <random>
 #include <span>

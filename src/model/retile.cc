@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include "base/check.h"
 #include "kernels/kernel_table.h"
@@ -50,6 +51,7 @@ struct TileRange {
   const WeightMatrix& matrix;
   uint8_t* tiles;  // of the matrix
   Share row_tiles;
+  std::span<float> row;  // of one row in f32, for types that go through it
 
   const uint8_t* source_row(size_t row) const {
     return tensor.data + row * tensor.row_bytes;
@@ -112,13 +114,12 @@ bool RetileValues(const TileRange& range, Convert convert, IsFinite is_finite) {
 
 // Types that only 16 bits carry well, through f32.
 bool RetileDequantized(const TileRange& range) {
-  std::vector<float> values(range.matrix.n_columns);
   bool finite = true;
   for (size_t row = range.begin_row(); row < range.end_row(); ++row) {
-    Dequantize(range.tensor.raw_type, range.source_row(row), values.size(),
-               values.data());
+    Dequantize(range.tensor.raw_type, range.source_row(row),
+               range.matrix.n_columns, range.row.data());
     finite &=
-        RetileRow16<float>(range, row, values.data(), F32ToF16, IsFiniteF16);
+        RetileRow16<float>(range, row, range.row.data(), F32ToF16, IsFiniteF16);
   }
   return finite;
 }
@@ -126,7 +127,7 @@ bool RetileDequantized(const TileRange& range) {
 // Every other type, through f32.
 bool RetileRequantized(const TileRange& range) {
   const size_t n_columns = range.matrix.n_columns;
-  std::vector<float> values(range.matrix.n_column_tiles() * kTileColumns);
+  const std::span<float> values = range.row;
   bool finite = true;
   for (size_t row = range.begin_row(); row < range.end_row(); ++row) {
     Dequantize(range.tensor.raw_type, range.source_row(row), n_columns,
@@ -245,22 +246,29 @@ Result<WeightMatrix> Retile(const GgufTensor& tensor, std::span<uint8_t> tiles,
   }
   matrix.tiles = tiles;
 
+  // For all members here: they have nobody to report a lack of memory to.
+  const size_t row_floats = matrix.n_column_tiles() * kTileColumns;
+  AlignedBuffer<float> rows(team.n_threads() * row_floats);
   std::atomic<bool> finite = true;
-  // 100 us each, or more.
-  constexpr size_t kItemBytes = size_t{1} << 20;
+  // Some 20 us each, or more.
+  constexpr size_t kItemBytes = size_t{64} << 10;
   const size_t n_tiles = matrix.n_row_tiles();
   const size_t n_items =
       std::clamp<size_t>(tiles.size() / kItemBytes, 1, n_tiles);
-  team.ForEach(n_items, [&](size_t item) {
-    if (!RetileRange(
-            {tensor, matrix, tiles.data(), ShareOf(n_tiles, item, n_items)})) {
-      finite = false;
-    }
+  team.Run([&](TeamMember& me) {
+    const std::span<float> row =
+        rows.span().subspan(me.index() * row_floats, row_floats);
+    me.ForEach(n_items, [&](size_t item) {
+      if (!RetileRange({tensor, matrix, tiles.data(),
+                        ShareOf(n_tiles, item, n_items), row})) {
+        finite = false;
+      }
+    });
   });
   if (!finite) {
-    return Corrupt(tensor.name +
-                   ": holds a value or scale that is not finite "
-                   "or beyond the range of 16 bits");
+    return Corrupt("tensor " + tensor.name +
+                   " holds a value or scale that is not finite or beyond the "
+                   "range of 16 bits; fetch or convert the model again");
   }
   return matrix;
 }

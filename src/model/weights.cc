@@ -1,5 +1,7 @@
 #include "model/weights.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -99,6 +101,13 @@ class Loader {
     const GgufTensor& tensor = Get(name);
     std::vector<float> values(tensor.shape[0]);
     std::memcpy(values.data(), tensor.data, tensor.n_bytes);
+    if (!std::all_of(values.begin(), values.end(),
+                     [](float value) { return std::isfinite(value); })) {
+      status_ = Corrupt(file_.path() + ": tensor " + name +
+                        " holds a value that is not finite; fetch or convert "
+                        "the model again");
+      return {};
+    }
     n_vector_bytes_ += tensor.n_bytes;
     file_.DropPages(tensor);
     return values;

@@ -4,9 +4,12 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ggml.h"
@@ -495,6 +498,53 @@ TEST_F(LoadWeightsTest, EstimateIsWhatIsHeld) {
     auto weights = LoadWeights(*file_, architecture_, team_);
     ASSERT_TRUE(weights.ok());
     EXPECT_EQ(EstimateWeightBytes(*file_), weights->n_bytes);
+  }
+}
+
+// Every tensor of a model in turn, whatever its part and type.
+TEST_F(LoadWeightsTest, RefusesEveryTensorThatIsNotFinite) {
+  const std::string path = folder_.File("model.gguf");
+  for (ggml_type type :
+       {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0}) {
+    RandomModelOptions options = RandomModelOf("qwen3");
+    options.qkv_bias = true;
+    options.n_layers = 1;
+    options.matrix_type = type;
+    Open(options);
+    const std::vector<GgufTensor> tensors = file_->tensors();
+    std::fstream bytes(path, std::ios::in | std::ios::out | std::ios::binary);
+    // The file has no gaps behind its tensors, so its length places them.
+    const size_t data_end = std::filesystem::file_size(path);
+    const uint8_t* mapped_end = tensors.back().data + tensors.back().n_bytes;
+    for (const GgufTensor& tensor : tensors) {
+      SCOPED_TRACE(tensor.name);
+      const auto at = data_end - static_cast<size_t>(mapped_end - tensor.data);
+      const std::string sound(reinterpret_cast<const char*>(tensor.data), 4);
+      // The little end of F32 does not matter; both of its halves are NaN in
+      // 16 bits, and the first is the scale of a Q8_0 block.
+      const auto put = [&](std::string_view four) {
+        bytes.seekp(static_cast<std::streamoff>(at));
+        bytes.write(four.data(), 4).flush();
+      };
+      const bool in_32_bits = tensor.type == GgufType::kF32;
+      for (std::string_view wrong :
+           {std::string_view("\xff\xff\xff\xff", 4),  // NaN
+            in_32_bits ? std::string_view("\x00\x00\x80\x7f", 4)
+            : tensor.type == GgufType::kBF16
+                ? std::string_view("\x80\x7f\x80\x7f", 4)
+                : std::string_view("\x00\x7c\x00\x7c", 4)}) {  // infinity
+        put(wrong);
+        const Status status =
+            LoadWeights(*file_, architecture_, team_).status();
+        EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+        for (const std::string& part : {path, tensor.name}) {
+          EXPECT_NE(status.message().find(part), std::string_view::npos)
+              << status.message();
+        }
+      }
+      put(sound);
+    }
+    EXPECT_TRUE(LoadWeights(*file_, architecture_, team_).ok());
   }
 }
 

@@ -1,4 +1,5 @@
 #include "options/budget_text.h"
+#include "base/printable_text.h"
 
 #include <algorithm>
 #include <array>
@@ -7,8 +8,6 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
-
-#include "options/suggestion.h"
 
 namespace lkv {
 namespace {

@@ -13,6 +13,8 @@
 #include <sstream>
 #include <utility>
 
+#include "base/printable_text.h"
+#include "base/utf8.h"
 #include "options/suggestion.h"
 
 namespace lkv {
@@ -21,38 +23,6 @@ namespace {
 constexpr std::string_view kBlock = "lookahead_kv";
 // Two hundred times the longest sensible file; bounds parsing time.
 constexpr size_t kMostBytes = size_t{1} << 20;
-
-// Bytes of the UTF-8 character at the front, 0 when there is none.
-size_t CharacterBytes(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  size_t n = 0;
-  uint32_t code = 0;
-  if (first < 0x80) return 1;
-  if ((first & 0xe0) == 0xc0) n = 2, code = first & 0x1f;
-  if ((first & 0xf0) == 0xe0) n = 3, code = first & 0x0f;
-  if ((first & 0xf8) == 0xf0) n = 4, code = first & 0x07;
-  if (n == 0 || text.size() < n) return 0;
-  for (size_t i = 1; i < n; ++i) {
-    const auto next = static_cast<unsigned char>(text[i]);
-    if ((next & 0xc0) != 0x80) return 0;
-    code = code << 6 | (next & 0x3f);
-  }
-  constexpr std::array<uint32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xd800 && code <= 0xdfff;
-  return code < kSmallest[n] || code > 0x10ffff || surrogate ? 0 : n;
-}
-
-// The first line that is not UTF-8, from 1; 0 when there is none.
-int FirstBadLine(std::string_view text) {
-  int line = 1;
-  while (!text.empty()) {
-    const size_t n = CharacterBytes(text);
-    if (n == 0) return line;
-    if (text[0] == '\n') ++line;
-    text.remove_prefix(n);
-  }
-  return 0;
-}
 
 // Takes the parser's events for a document of the shape
 // { lookahead_kv: { key: scalar, ... } } and keeps the first complaint.
@@ -183,7 +153,10 @@ Result<std::vector<FileSetting>> ParseConfigFile(std::string_view contents,
                            ": larger than 1 MiB; a configuration is a "
                            "few lines of YAML");
   }
-  if (const int line = FirstBadLine(contents); line != 0) {
+  if (const size_t at = FindInvalidUtf8(contents);
+      at != std::string_view::npos) {
+    const auto line =
+        1 + std::count(contents.begin(), contents.begin() + at, '\n');
     return InvalidArgument(name + ":" + std::to_string(line) +
                            ": not UTF-8; save the file as UTF-8");
   }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/printable_text.h"
 #include "options/config_file.h"
 #include "options/presets.h"
 #include "options/suggestion.h"

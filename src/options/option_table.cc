@@ -7,6 +7,7 @@
 #include <system_error>
 #include <type_traits>
 
+#include "base/printable_text.h"
 #include "options/budget_text.h"
 #include "options/suggestion.h"
 

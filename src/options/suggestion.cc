@@ -7,7 +7,6 @@
 namespace lkv {
 namespace {
 
-constexpr size_t kLongestQuote = 60;
 // Longer words are no slip of the finger; it also bounds the table below.
 constexpr size_t kLongestWord = 64;
 
@@ -32,24 +31,6 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
-
-std::string Quoted(std::string_view text) {
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string out = "'";
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (out.size() > kLongestQuote) {
-      out += "...";
-      break;
-    }
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte >= 0x20 && byte < 0x7f) {
-      out += text[i];
-    } else {
-      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
-    }
-  }
-  return out + "'";
-}
 
 std::string_view NearestWord(std::string_view word,
                              std::span<const std::string_view> candidates) {

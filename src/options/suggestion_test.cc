@@ -23,15 +23,5 @@ TEST(NearestWordTest, StaysSilentAboutAWordThatIsNotNear) {
   EXPECT_EQ(NearestWord(std::string(100000, 'a'), kWords), "");
 }
 
-TEST(QuotedTest, KeepsAMessageOnOneLine) {
-  EXPECT_EQ(Quoted("a\nb\x1b\xff"), "'a\\x0ab\\x1b\\xff'");
-}
-
-TEST(QuotedTest, CutsLongText) {
-  const std::string quoted = Quoted(std::string(5000, 'a'));
-  EXPECT_LT(quoted.size(), 70u);
-  EXPECT_TRUE(quoted.ends_with("...'"));
-}
-
 }  // namespace
 }  // namespace lkv

@@ -10,14 +10,14 @@
 namespace lkv {
 
 EmaPredictor::EmaPredictor(const Options& options,
-                           const PolicyCapacity& capacity)
+                           const PolicyCapacity& capacity,
+                           const KernelTable& kernels)
     : half_life_tokens_(static_cast<float>(kHalfLifeTokensPerStep) *
                         static_cast<float>(options.prediction_steps)),
       ends_(options.ends),
-      kernels_(SelectKernels(nullptr)),
+      kernels_(kernels),
       average_(capacity, kPageTokens) {
   CHECK(options.prediction_steps > 0);
-  CHECK(kernels_ != nullptr);
 }
 
 void EmaPredictor::AddSlots(uint32_t lane, uint32_t first_slot, uint32_t n) {
@@ -37,7 +37,7 @@ void EmaPredictor::AddSlots(uint32_t lane, uint32_t first_slot, uint32_t n) {
 void EmaPredictor::Observe(uint32_t lane, const float* attention,
                            uint32_t n_slots, uint32_t tokens_since) {
   float keep = std::exp2(-static_cast<float>(tokens_since) / half_life_tokens_);
-  kernels_->ema_f16(average_.of(lane), attention, n_slots, keep);
+  kernels_.ema_f16(average_.of(lane), attention, n_slots, keep);
 }
 
 void EmaPredictor::Predict(uint32_t lane, uint32_t first_slot,

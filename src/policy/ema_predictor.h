@@ -45,7 +45,9 @@ class EmaPredictor {
   static constexpr size_t kBytesPerPage = kPageTokens * sizeof(uint16_t);
   static constexpr uint32_t kHalfLifeTokensPerStep = 8;
 
-  EmaPredictor(const Options& options, const PolicyCapacity& capacity);
+  // `kernels` must outlive the predictor.
+  EmaPredictor(const Options& options, const PolicyCapacity& capacity,
+               const KernelTable& kernels);
 
   // Slots [first_slot, first_slot + n) were written to the lane.
   void AddSlots(uint32_t lane, uint32_t first_slot, uint32_t n);
@@ -61,7 +63,7 @@ class EmaPredictor {
  private:
   float half_life_tokens_;
   ProtectedEnds ends_;
-  const KernelTable* kernels_;
+  const KernelTable& kernels_;
   LaneArray<uint16_t> average_;  // [n_lanes, pages_per_lane, kPageTokens] f16
 };
 

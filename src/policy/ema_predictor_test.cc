@@ -13,6 +13,7 @@ namespace lkv {
 namespace {
 
 constexpr PolicyCapacity kCapacity = {.n_lanes = 2, .pages_per_lane = 16};
+const KernelTable& kKernels = *SelectKernels(nullptr);
 
 std::vector<float> PredictAll(const EmaPredictor& predictor, uint32_t lane,
                               uint32_t n) {
@@ -35,7 +36,7 @@ TEST(NonNegativeF16Test, WidensEveryFiniteHalfExactly) {
 
 TEST(EmaPredictorTest, ForgetsHalfInEightTokensPerPredictionStep) {
   for (uint32_t n_steps : {1u, 4u, 12u, 64u}) {
-    EmaPredictor predictor({.prediction_steps = n_steps}, kCapacity);
+    EmaPredictor predictor({.prediction_steps = n_steps}, kCapacity, kKernels);
     std::vector<float> mass = {0.01f};
     predictor.AddSlots(0, 0, 1);
     for (int i = 0; i < 5000; ++i) predictor.Observe(0, mass.data(), 1, 1);
@@ -52,7 +53,7 @@ TEST(EmaPredictorTest, FollowsTheMeanOfVaryingMasses) {
   std::mt19937 random(29);
   std::exponential_distribution<float> varying(1);
   for (uint32_t n_steps : {1u, 4u, 12u, 64u}) {
-    EmaPredictor predictor({.prediction_steps = n_steps}, kCapacity);
+    EmaPredictor predictor({.prediction_steps = n_steps}, kCapacity, kKernels);
     std::vector<float> mass(64);
     predictor.AddSlots(0, 0, 64);
     std::vector<double> exact(64);
@@ -72,8 +73,8 @@ TEST(EmaPredictorTest, FollowsTheMeanOfVaryingMasses) {
 }
 
 TEST(EmaPredictorTest, AgesCountTokensNotCalls) {
-  EmaPredictor each({.prediction_steps = 4}, kCapacity);
-  EmaPredictor sampled({.prediction_steps = 4}, kCapacity);
+  EmaPredictor each({.prediction_steps = 4}, kCapacity, kKernels);
+  EmaPredictor sampled({.prediction_steps = 4}, kCapacity, kKernels);
   std::vector<float> mass = {0.02f, 0.001f};
   each.AddSlots(0, 0, 2);
   sampled.AddSlots(0, 0, 2);
@@ -86,7 +87,7 @@ TEST(EmaPredictorTest, AgesCountTokensNotCalls) {
 }
 
 TEST(EmaPredictorTest, WhatIsNotObservedKeepsItsValue) {
-  EmaPredictor predictor({.prediction_steps = 4}, kCapacity);
+  EmaPredictor predictor({.prediction_steps = 4}, kCapacity, kKernels);
   std::vector<float> mass(20, 0.01f);
   predictor.AddSlots(0, 0, 20);
   predictor.Observe(0, mass.data(), 20, 1);
@@ -96,7 +97,7 @@ TEST(EmaPredictorTest, WhatIsNotObservedKeepsItsValue) {
 }
 
 TEST(EmaPredictorTest, SmallMassesSurviveTheHalf) {
-  EmaPredictor predictor({.prediction_steps = 4}, kCapacity);
+  EmaPredictor predictor({.prediction_steps = 4}, kCapacity, kKernels);
   std::vector<float> mass = {1.0f / 131072, 1e-7f};
   predictor.AddSlots(0, 0, 2);
   for (int i = 0; i < 1000; ++i) predictor.Observe(0, mass.data(), 2, 1);
@@ -108,7 +109,7 @@ TEST(EmaPredictorTest, SmallMassesSurviveTheHalf) {
 TEST(EmaPredictorTest, FreshTokensStartLikeTheYoungestContestablePage) {
   EmaPredictor predictor(
       {.prediction_steps = 4, .ends = {.sink_tokens = 4, .recent_tokens = 32}},
-      kCapacity);
+      kCapacity, kKernels);
   predictor.AddSlots(0, 0, 80);  // contestable: pages 1 and 2
   std::vector<float> mass(80, 0.5f);
   for (uint32_t i = 32; i < 48; ++i) mass[i] = i % 2 == 0 ? 0.001f : 0.003f;
@@ -121,7 +122,7 @@ TEST(EmaPredictorTest, FreshTokensStartLikeTheYoungestContestablePage) {
 }
 
 TEST(EmaPredictorTest, TheFlatForecastIsItsOwnDecayedMean) {
-  EmaPredictor predictor({.prediction_steps = 12}, kCapacity);
+  EmaPredictor predictor({.prediction_steps = 12}, kCapacity, kKernels);
   std::vector<float> mass = {0.01f};
   predictor.AddSlots(0, 0, 1);
   predictor.Observe(0, mass.data(), 1, 1);

@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "base/types.h"
+#include "kernels/kernel_table.h"
 #include "lookaheadkv/options.h"
 
 namespace lkv {
@@ -71,7 +72,9 @@ class EvictionPolicy {
 };
 
 // Makes the policy that `options` names (kFull never evicts: nullptr).
+// `kernels`, which must outlive it, do its arithmetic over slots.
 std::unique_ptr<EvictionPolicy> MakeEvictionPolicy(
-    const CacheOptions& options, const PolicyCapacity& capacity);
+    const CacheOptions& options, const PolicyCapacity& capacity,
+    const KernelTable& kernels);
 
 }  // namespace lkv

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/kernel_table.h"
 #include "policy/snapkv_policy.h"
 
 namespace lkv {
@@ -39,8 +40,8 @@ std::unique_ptr<EvictionPolicy> Make(PolicyName name, uint32_t n_lanes = 1,
   options.sink_tokens = 4;
   options.recent_tokens = 32;
   options.seed = seed;
-  return MakeEvictionPolicy(options,
-                            {.n_lanes = n_lanes, .pages_per_lane = 64});
+  return MakeEvictionPolicy(options, {.n_lanes = n_lanes, .pages_per_lane = 64},
+                            *SelectKernels(nullptr));
 }
 
 // Drives one lane of a policy: tokens arrive, queries attend, pages leave.

@@ -20,13 +20,14 @@ constexpr uint32_t kBlockSlots = 4 * kPageTokens;
 }  // namespace
 
 LookaheadPolicy::LookaheadPolicy(const CacheOptions& options,
-                                 const PolicyCapacity& capacity)
+                                 const PolicyCapacity& capacity,
+                                 const KernelTable& kernels)
     : score_(options.score),
       decay_(static_cast<float>(options.temporal_decay)),
       pages_(capacity),
       predictor_({.prediction_steps = options.prediction_steps,
                   .ends = ProtectedEndsOf(options)},
-                 capacity),
+                 capacity, kernels),
       value_stat_(capacity, kPageTokens) {}
 
 size_t LookaheadPolicy::bytes_per_page() const {

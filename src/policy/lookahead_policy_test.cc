@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/kernel_table.h"
 #include "policy/scorer.h"
 
 namespace lkv {
@@ -20,7 +21,8 @@ class LookaheadPolicyTest : public ::testing::Test {
   void Start(ScoreName score) {
     CacheOptions options;
     options.score = score;
-    policy_ = std::make_unique<LookaheadPolicy>(options, kCapacity);
+    policy_ = std::make_unique<LookaheadPolicy>(options, kCapacity,
+                                                *SelectKernels(nullptr));
   }
   void AddPages(uint32_t n, float norm, float distance) {
     std::vector<float> norms(kPageTokens, norm);
@@ -56,6 +58,22 @@ class LookaheadPolicyTest : public ::testing::Test {
   std::vector<float> attention_;
   std::vector<float> score_;
 };
+
+TEST_F(LookaheadPolicyTest, ComputesWithTheKernelsItIsGiven) {
+  static uint32_t n_calls;
+  n_calls = 0;
+  KernelTable kernels = *SelectKernels(nullptr);
+  kernels.ema_f16 = [](uint16_t*, const float*, size_t, float) { ++n_calls; };
+  const auto policy = MakeEvictionPolicy({}, kCapacity, kernels);
+  const std::vector<float> values(kPageTokens, 1);
+  policy->AddPage(0, 0);
+  policy->AddSlots(0, kPageTokens, values.data(), values.data());
+  policy->Observe({.lane = 0,
+                   .query_pos = kPageTokens - 1,
+                   .n_slots = kPageTokens,
+                   .mass_max = values.data()});
+  EXPECT_EQ(n_calls, 1u);
+}
 
 TEST_F(LookaheadPolicyTest, OutputErrorPagesAreWorthTheirBestSlot) {
   Start(ScoreName::kOutputError);

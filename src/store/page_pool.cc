@@ -1,7 +1,6 @@
 #include "store/page_pool.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -10,6 +9,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/check.h"
+#include "base/machine.h"
 
 namespace lkv {
 namespace {
@@ -17,11 +17,6 @@ namespace {
 // 64 pages are a whole number of 4 KiB system pages for every head_dim that is
 // a multiple of 16.
 constexpr uint32_t kSmallSlabPages = 64;
-
-size_t MachineBytes() {
-  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<size_t>(sysconf(_SC_PAGESIZE));
-}
 
 }  // namespace
 
@@ -33,12 +28,14 @@ Result<PagePool> PagePool::Create(size_t page_bytes, uint32_t capacity_pages,
                                   uint32_t capacity_pages_max) {
   CHECK(page_bytes > 0 && page_bytes % 64 == 0 && capacity_pages > 0);
   CHECK(capacity_pages <= capacity_pages_max);
-  if (page_bytes > MachineBytes() / capacity_pages_max) {
+  const uint64_t machine_bytes = TotalMemoryBytes();
+  if (page_bytes > machine_bytes / capacity_pages_max) {
     return OutOfMemory(
         "page pool: " + std::to_string(capacity_pages_max) + " pages of " +
         std::to_string(page_bytes) + " bytes exceed the " +
-        std::to_string(MachineBytes()) +
-        " bytes of this machine; use a smaller budget or a shorter context");
+        std::to_string(machine_bytes) +
+        " bytes that this machine, its container and its limits allow; use a "
+        "smaller budget or a shorter context");
   }
   const bool huge = page_bytes * capacity_pages_max >= kHugeFromBytes &&
                     kHugePageBytes % page_bytes == 0;

@@ -11,11 +11,11 @@ namespace {
 
 // Stands for the content of message i while the template is taken apart. No
 // template trims or splits it.
-std::string PlaceholderOf(size_t i) {
-  std::string placeholder(1, '\x01');
-  placeholder += std::to_string(i);
-  placeholder += '\x02';
-  return placeholder;
+std::string MarkOf(size_t i) {
+  std::string mark(1, '\x01');
+  mark += std::to_string(i);
+  mark += '\x02';
+  return mark;
 }
 
 std::optional<std::string> ApplyTemplate(
@@ -46,23 +46,23 @@ bool Consume(std::string_view text, std::string_view expected, size_t* at) {
   return true;
 }
 
-// Walks the rendered text along the rendered placeholders; between them both
+// Walks the rendered text along the rendered marks; between them both
 // are equal. False when the template did something else with a content.
 bool LocateContents(std::string_view skeleton,
                     std::span<const ChatMessage> messages, ChatPrompt* prompt) {
   size_t at = 0;
   while (true) {
-    const size_t marker = skeleton.find('\x01');
-    if (!Consume(prompt->text, skeleton.substr(0, marker), &at)) return false;
-    if (marker == skeleton.npos) return at == prompt->text.size();
-    const size_t marker_end = skeleton.find('\x02', marker);
-    const size_t index = std::stoul(
-        std::string(skeleton.substr(marker + 1, marker_end - marker - 1)));
-    skeleton.remove_prefix(marker_end + 1);
+    const size_t mark = skeleton.find('\x01');
+    if (!Consume(prompt->text, skeleton.substr(0, mark), &at)) return false;
+    if (mark == skeleton.npos) return at == prompt->text.size();
+    const size_t mark_end = skeleton.find('\x02', mark);
+    const size_t index =
+        std::stoul(std::string(skeleton.substr(mark + 1, mark_end - mark - 1)));
+    skeleton.remove_prefix(mark_end + 1);
 
     const ChatMessage& message = messages[index];
     const size_t begin = at;
-    // Where a trimmed content also fits untrimmed, the next marker decides.
+    // Where a trimmed content also fits untrimmed, the next mark decides.
     const std::string_view next = skeleton.substr(0, skeleton.find('\x01'));
     size_t after = begin;
     if (Consume(prompt->text, message.content, &after) &&
@@ -86,11 +86,11 @@ Result<ChatPrompt> RenderChat(const std::string& chat_template,
   }
   std::vector<llama_chat_message> written;
   std::vector<llama_chat_message> marked;
-  std::vector<std::string> placeholders(messages.size());
+  std::vector<std::string> marks(messages.size());
   size_t n_bytes = 0;
   for (size_t i = 0; i < messages.size(); ++i) {
     const ChatMessage& message = messages[i];
-    // libllama takes C strings; the role also stands beside placeholders.
+    // libllama takes C strings; the role also stands beside marks.
     if (message.content.find('\0') != std::string::npos ||
         message.role.find_first_of(std::string_view("\0\x01\x02", 3)) !=
             std::string::npos) {
@@ -100,10 +100,10 @@ Result<ChatPrompt> RenderChat(const std::string& chat_template,
     n_bytes += message.content.size();
     written.push_back({message.role.c_str(), message.content.c_str()});
     // An empty content stays empty: templates treat it in its own way.
-    if (!message.content.empty()) placeholders[i] = PlaceholderOf(i);
-    marked.push_back({message.role.c_str(), placeholders[i].c_str()});
+    if (!message.content.empty()) marks[i] = MarkOf(i);
+    marked.push_back({message.role.c_str(), marks[i].c_str()});
   }
-  // libllama counts bytes in int32; half of it leaves room for the markers.
+  // libllama counts bytes in int32; half of it leaves room for the marks.
   if (n_bytes > std::numeric_limits<int32_t>::max() / 2) {
     return InvalidArgument("chat: is longer than 1 GiB; shorten it");
   }

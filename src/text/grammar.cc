@@ -3,104 +3,33 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <map>
+#include <optional>
 #include <string_view>
+#include <utility>
 
+#include "base/printable_text.h"
+#include "base/utf8.h"
 #include "llama-grammar.h"
+#include "text/grammar_beginnings.h"
+#include "text/grammar_unfolding.h"
 
 namespace lkv {
 namespace {
 
 constexpr size_t kBytesMax = 64 << 10;
-// The parser recurses once per open parenthesis.
-constexpr uint32_t kNestingMax = 128;
-// Elements that all repetitions {m,n} together may unfold to, 8 bytes each.
-constexpr uint64_t kUnfoldedMax = 1 << 20;
-
-Status Refuse(size_t line, const std::string& what) {
-  return InvalidArgument("grammar, line " + std::to_string(line) + ": " + what +
-                         "; correct the grammar");
-}
-
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 size_t LineOf(std::string_view text, size_t offset) {
   return 1 + static_cast<size_t>(
                  std::count(text.begin(), text.begin() + offset, '\n'));
 }
 
-// Walks the text once, outside of comments, literals and character classes,
-// and adds up what it would cost to parse.
-class CostScan {
- public:
-  explicit CostScan(std::string_view text) : text_(text) {}
-
-  Status Run() {
-    while (at_ < text_.size()) {
-      const char c = text_[at_];
-      if (c == '#') {
-        at_ = std::min(text_.find('\n', at_), text_.size());
-      } else if (c == '"') {
-        SkipItem('"');
-      } else if (c == '[') {
-        SkipItem(']');
-      } else if (c == '{') {
-        if (Status s = AddRepetition(); !s.ok()) return s;
-      } else {
-        if (c == '(' && ++depth_ > kNestingMax) {
-          return Refuse(LineOf(text_, at_), "nests deeper than 128");
-        }
-        if (c == ')') {
-          if (depth_ > 0) --depth_;
-          item_elements_ = 1;  // a group becomes one reference
-        }
-        ++at_;
-      }
-    }
-    return {};
-  }
-
- private:
-  // A literal or class, to its unescaped end; its elements are its bytes.
-  void SkipItem(char close) {
-    const size_t begin = at_++;
-    while (at_ < text_.size() && text_[at_] != close) {
-      at_ += text_[at_] == '\\' ? 2 : 1;
-    }
-    at_ = std::min(at_ + 1, text_.size());
-    item_elements_ = at_ - begin;
-  }
-
-  Status AddRepetition() {
-    const size_t line = LineOf(text_, at_);
-    uint64_t times_max = 1;
-    for (++at_; at_ < text_.size() && text_[at_] != '}'; ++at_) {
-      uint64_t times = 0;
-      while (at_ < text_.size() && IsDigit(text_[at_])) {
-        times =
-            std::min<uint64_t>(times * 10 + (text_[at_] - '0'), kUnfoldedMax);
-        ++at_;
-      }
-      times_max = std::max(times_max, times);
-      if (at_ == text_.size() || text_[at_] == '}') break;
-    }
-    unfolded_ += item_elements_ * times_max;
-    if (unfolded_ > kUnfoldedMax) return Refuse(line, "repeats too much");
-    return {};
-  }
-
-  std::string_view text_;
-  size_t at_ = 0;
-  uint32_t depth_ = 0;
-  uint64_t item_elements_ = 1;
-  uint64_t unfolded_ = 0;
-};
-
 // Where the first rule begins: behind white space and comments.
 size_t FirstRule(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
     if (text[at] == '#') {
-      at = std::min(text.find('\n', at), text.size());
+      at = std::min(text.find_first_of("\r\n", at), text.size());
     } else if (text[at] == ' ' || text[at] == '\t' || text[at] == '\r' ||
                text[at] == '\n') {
       ++at;
@@ -111,46 +40,161 @@ size_t FirstRule(std::string_view text) {
   return at;
 }
 
-// The parser's words, which end with all the text that is left, cut to a line.
-std::string OneLine(std::string_view words) {
-  constexpr size_t kShown = 80;
-  std::string line(words.substr(0, std::min(words.find('\n'), kShown)));
-  std::replace_if(
-      line.begin(), line.end(),
-      [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-  return line;
+// The word or sign at the front of what is left, as a message shows it.
+std::string NextWord(std::string_view rest) {
+  const size_t end = rest.find_first_of(" \t\r\n");
+  if (rest.empty()) return "the end of the text";
+  if (end == 0) return "the end of the line";
+  return Quoted(rest.substr(0, end));
+}
+
+// The parser's words in ours. They end in " at " and all the text that is
+// left, which gives the place; `rule` is where the rule begins.
+GrammarProblem Translate(std::string_view words, std::string_view text,
+                         size_t rule) {
+  GrammarProblem problem{rule, std::string(words), "correct the grammar"};
+  const auto begins_with = [&](std::string_view start) {
+    return words.starts_with(start);
+  };
+  const size_t at = words.find(" at ");
+  const std::string_view rest =
+      at == words.npos ? std::string_view() : words.substr(at + 4);
+  if (at != words.npos && text.ends_with(rest)) {
+    problem.offset = text.size() - rest.size();
+  }
+  if (begins_with("expecting preceding item")) {
+    problem.what = "there is nothing to repeat before *, +, ? or {}";
+    problem.remedy = "put an item that is not empty before it";
+  } else if (begins_with("unknown escape")) {
+    problem.what = Quoted(rest.substr(0, 2)) + " is no escape";
+    problem.remedy = "known are \\\\ \\\" \\[ \\] \\- \\n \\r \\t \\x \\u \\U";
+  } else if (begins_with("unexpected end of input")) {
+    problem.what = "a literal or character class is not closed";
+    problem.remedy = "close it with \" or ]";
+  } else if (begins_with("invalid token")) {
+    problem.what = std::string(words) + ": is not one token of this model";
+    problem.remedy = "write it as a literal";
+  } else if (begins_with("number of rules")) {
+    problem.what = "repetitions within repetitions are more than 2000";
+    problem.remedy = "repeat less, or give the inner part a rule of its own";
+  } else if (begins_with("sto") || begins_with("parsed token id")) {
+    problem.what = "a number is too large";
+    problem.remedy = "write a smaller one";
+  } else if (begins_with("expecting ") && at != words.npos) {
+    static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+        {"name", "the name of a rule"},
+        {"newline or end", "the end of the rule"},
+        {"an int", "a number"},
+        {"integer", "a number"},
+        {"::=", "'::='"}};
+    std::string_view wanted = words.substr(10, at - 10);
+    for (const auto& [theirs, ours] : kNames) {
+      if (wanted == theirs) wanted = ours;
+    }
+    problem.what =
+        NextWord(rest) + " stands where " + std::string(wanted) + " belongs";
+  }
+  return problem;
+}
+
+// Reads the rules as libllama does and looks at them as a whole.
+class GrammarCheck {
+ public:
+  GrammarCheck(const llama_vocab* vocab, const std::string& text)
+      : text_(text), parser_(vocab) {}
+
+  std::optional<GrammarProblem> Run() {
+    const char* rule = text_.c_str() + FirstRule(text_);
+    try {
+      while (*rule != '\0') {
+        const auto begin = static_cast<size_t>(rule - text_.c_str());
+        rule = parser_.parse_rule(rule);
+        const size_t end = text_.find_first_of(" \t#:", begin);
+        definitions_[text_.substr(begin, end - begin)] = begin;
+      }
+    } catch (const std::exception& problem) {
+      return Translate(problem.what(), text_,
+                       static_cast<size_t>(rule - text_.c_str()));
+    }
+    if (auto problem = FindUndefined()) return problem;
+    if (const auto problem = FindBadBeginning(parser_.rules)) {
+      return Describe(*problem);
+    }
+    return {};
+  }
+
+ private:
+  std::optional<GrammarProblem> FindUndefined() const {
+    for (const auto& [name, id] : parser_.symbol_ids) {
+      if (id < parser_.rules.size() && !parser_.rules[id].empty()) continue;
+      return GrammarProblem{text_.find(name),
+                            "rule " + Quoted(name) + " is used but not defined",
+                            "define it"};
+    }
+    if (parser_.symbol_ids.contains("root")) return {};
+    return GrammarProblem{0, "has no rule 'root'", "name the first rule so"};
+  }
+
+  GrammarProblem Describe(const BeginningProblem& problem) const {
+    using Kind = BeginningProblem::Kind;
+    const std::string name = NameOf(problem.rule);
+    const size_t offset = definitions_.at(name);
+    const std::string rule = "rule " + Quoted(name);
+    switch (problem.kind) {
+      case Kind::kItself:
+        return {offset, rule + " begins with itself (left recursion)",
+                "let it begin with what it repeats"};
+      case Kind::kEmptyLoop:
+        return {offset, rule + " repeats without end what may be empty",
+                "let what is repeated take at least one character"};
+      case Kind::kTooMany:
+        return {offset,
+                rule + " may begin in more than " +
+                    std::to_string(kBeginningsMax) + " ways",
+                "repeat less of what may be empty, or nest it less"};
+    }
+    return {};
+  }
+
+  // The rule of the text from which the rule was derived: groups and
+  // repetitions of "name" are called "name_17", and '_' is part of no name.
+  std::string NameOf(uint32_t rule) const {
+    const auto at =
+        std::find_if(parser_.symbol_ids.begin(), parser_.symbol_ids.end(),
+                     [&](const auto& symbol) { return symbol.second == rule; });
+    return at->first.substr(0, at->first.find('_'));
+  }
+
+  const std::string& text_;
+  llama_grammar_parser parser_;
+  std::map<std::string, size_t> definitions_;  // offsets of rules by name
+};
+
+std::optional<GrammarProblem> FindProblem(const llama_vocab* vocab,
+                                          const std::string& text) {
+  if (text.size() > kBytesMax) {
+    return GrammarProblem{0, "longer than 64 KiB", "shorten it"};
+  }
+  if (const size_t at = text.find('\0'); at != text.npos) {
+    return GrammarProblem{at, "contains a NUL byte", "remove it"};
+  }
+  // The parser would read past the end of a literal.
+  if (const size_t at = FindInvalidUtf8(text); at != text.npos) {
+    return GrammarProblem{at, "not UTF-8", "save the grammar as UTF-8"};
+  }
+  if (auto problem = FindCostlyUnfolding(text)) return problem;
+  return GrammarCheck(vocab, text).Run();
 }
 
 }  // namespace
 
-Status CheckGrammar(const llama_vocab* vocab, const std::string& text) {
-  if (text.size() > kBytesMax) {
-    return InvalidArgument("grammar: is longer than 64 KiB; shorten it");
-  }
-  if (text.find('\0') != text.npos) {
-    return InvalidArgument("grammar: contains a NUL byte; remove it");
-  }
-  if (Status s = CostScan(text).Run(); !s.ok()) return s;
-
-  llama_grammar_parser parser(vocab);
-  const char* rule = text.c_str() + FirstRule(text);
-  try {
-    while (*rule != '\0') rule = parser.parse_rule(rule);
-  } catch (const std::exception& problem) {
-    return Refuse(LineOf(text, static_cast<size_t>(rule - text.c_str())),
-                  OneLine(problem.what()));
-  }
-  for (const auto& [name, id] : parser.symbol_ids) {
-    if (id >= parser.rules.size() || parser.rules[id].empty()) {
-      return InvalidArgument("grammar: rule '" + OneLine(name) +
-                             "' is used but not defined; define it");
-    }
-  }
-  if (!parser.symbol_ids.contains("root")) {
-    return InvalidArgument(
-        "grammar: has no rule 'root'; name the first rule so");
-  }
-  return {};
+Status CheckGrammar(const llama_vocab* vocab, const std::string& text,
+                    const std::string& name) {
+  const auto problem = FindProblem(vocab, text);
+  if (!problem) return {};
+  return InvalidArgument(name + ":" +
+                         std::to_string(LineOf(text, problem->offset)) + ": " +
+                         problem->what + "; " + problem->remedy);
 }
 
 }  // namespace lkv

@@ -9,9 +9,11 @@ struct llama_vocab;
 
 namespace lkv {
 
-// kInvalidArgument with the line and the problem. libllama would explain the
-// same only on stderr, and would take as much stack and memory as a hostile
-// text asks for: hence limits on size, nesting and repetition.
-Status CheckGrammar(const llama_vocab* vocab, const std::string& text);
+// kInvalidArgument: "<name>:<line>: <what>; <remedy>", where `name` is what
+// the user knows the text by. libllama would explain the same only on stderr,
+// and would take as much time, stack and memory as a hostile text asks for:
+// hence limits on size, nesting, repetition and on the ways a rule may begin.
+Status CheckGrammar(const llama_vocab* vocab, const std::string& text,
+                    const std::string& name);
 
 }  // namespace lkv

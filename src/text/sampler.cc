@@ -138,13 +138,14 @@ Result<std::unique_ptr<Sampler>> Sampler::Create(
       return InvalidArgument(
           "grammar: the model has no vocabulary; leave the grammar out");
     }
-    if (Status s = CheckGrammar(vocab, options.grammar); !s.ok()) return s;
+    Status s = CheckGrammar(vocab, options.grammar, options.grammar_name);
+    if (!s.ok()) return s;
     state->grammar.reset(
         llama_sampler_init_grammar(vocab, options.grammar.c_str(), "root"));
     if (state->grammar == nullptr) {
       return InvalidArgument(
-          "grammar: a rule begins with itself (left recursion); let it begin "
-          "with what it repeats");
+          options.grammar_name +
+          ": libllama refuses the grammar; try a simpler one");
     }
     state->end_token = FirstEndToken(vocab);
     if (state->end_token == LLAMA_TOKEN_NULL) {

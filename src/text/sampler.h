@@ -19,7 +19,8 @@ struct SamplerOptions {
   float min_p = 0.05f;          // 0: off
   float repeat_penalty = 1.0f;  // 1: off; over the last 64 tokens
   uint32_t seed = 0;
-  std::string grammar;  // GBNF text; empty: none
+  std::string grammar;                   // GBNF text; empty: none
+  std::string grammar_name = "grammar";  // in messages: its file
 };
 
 class Sampler {

@@ -1,4 +1,4 @@
-#include "engine/machine.h"
+#include "base/machine.h"
 
 #include <sched.h>
 
@@ -7,9 +7,8 @@
 #include <limits>
 #include <optional>
 #include <sstream>
+#include <string_view>
 #include <vector>
-
-#include "base/byte_text.h"
 
 namespace lkv {
 namespace {
@@ -68,16 +67,51 @@ std::vector<std::string> GroupFolders(const std::string& root,
   return folders;
 }
 
+// The files in which a version of control groups speaks of memory.
+struct MemoryFiles {
+  const char* controller;
+  const char* limit;
+  const char* usage;
+  const char* droppable_key;  // in memory.stat
+};
+constexpr MemoryFiles kMemoryFiles[] = {
+    {"", "memory.max", "memory.current", "inactive_file"},
+    {"memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+     "total_inactive_file"},
+};
+
 // What one group leaves, or kUnlimited.
-uint64_t GroupMemoryLeft(const std::string& folder, const char* limit_file,
-                         const char* usage_file, const char* droppable_key) {
-  auto limit = ReadNumber(folder + "/" + limit_file);
-  auto usage = ReadNumber(folder + "/" + usage_file);
+uint64_t GroupMemoryLeft(const std::string& folder, const MemoryFiles& files) {
+  auto limit = ReadNumber(folder + "/" + files.limit);
+  auto usage = ReadNumber(folder + "/" + files.usage);
   if (!limit || !usage) return kUnlimited;
   uint64_t droppable =
-      ReadKey(folder + "/memory.stat", droppable_key).value_or(0);
+      ReadKey(folder + "/memory.stat", files.droppable_key).value_or(0);
   uint64_t held = *usage - std::min(*usage, droppable);
   return *limit - std::min(*limit, held);
+}
+
+// A limit that the process runs under and what counts against it.
+struct ProcessLimit {
+  const char* limit;  // in /proc/self/limits
+  const char* usage;  // in /proc/self/status, in KiB
+};
+constexpr ProcessLimit kProcessLimits[] = {
+    {"Max address space", "VmSize:"},  // ulimit -v
+    {"Max data size", "VmData:"},      // ulimit -d
+};
+
+// The soft limit of that name in bytes, or kUnlimited.
+uint64_t ReadProcessLimit(const std::string& root, std::string_view name) {
+  std::ifstream in(root + "/proc/self/limits");
+  std::string line;
+  while (std::getline(in, line)) {  // "<name>   <soft> <hard> <unit>"
+    if (!line.starts_with(name)) continue;
+    std::istringstream words(line.substr(name.size()));
+    uint64_t n_bytes = 0;
+    if (words >> n_bytes) return n_bytes;  // else "unlimited"
+  }
+  return kUnlimited;
 }
 
 }  // namespace
@@ -105,31 +139,46 @@ uint32_t UsableCores(const std::string& root) {
   return static_cast<uint32_t>(std::max<uint64_t>(n_cores, 1));
 }
 
+uint64_t TotalMemoryBytes(const std::string& root) {
+  uint64_t n_bytes = kUnlimited;
+  if (auto kib = ReadKey(root + "/proc/meminfo", "MemTotal:")) {
+    n_bytes = *kib * 1024;
+  }
+  for (const MemoryFiles& files : kMemoryFiles) {
+    for (const std::string& folder : GroupFolders(root, files.controller)) {
+      auto limit = ReadNumber(folder + "/" + files.limit);
+      n_bytes = std::min(n_bytes, limit.value_or(kUnlimited));
+    }
+  }
+  for (const ProcessLimit& limit : kProcessLimits) {
+    n_bytes = std::min(n_bytes, ReadProcessLimit(root, limit.limit));
+  }
+  return n_bytes;
+}
+
 uint64_t AvailableMemoryBytes(const std::string& root) {
   uint64_t n_bytes = kUnlimited;
   if (auto kib = ReadKey(root + "/proc/meminfo", "MemAvailable:")) {
     n_bytes = *kib * 1024;
   }
-  for (const std::string& folder : GroupFolders(root, "")) {
-    n_bytes =
-        std::min(n_bytes, GroupMemoryLeft(folder, "memory.max",
-                                          "memory.current", "inactive_file"));
-  }
-  for (const std::string& folder : GroupFolders(root, "memory")) {
-    n_bytes = std::min(n_bytes, GroupMemoryLeft(folder, "memory.limit_in_bytes",
-                                                "memory.usage_in_bytes",
-                                                "total_inactive_file"));
+  for (const MemoryFiles& files : kMemoryFiles) {
+    for (const std::string& folder : GroupFolders(root, files.controller)) {
+      n_bytes = std::min(n_bytes, GroupMemoryLeft(folder, files));
+    }
   }
   return n_bytes;
 }
 
-Status CheckFits(const std::string& what, uint64_t needed_bytes,
-                 uint64_t available_bytes) {
-  if (needed_bytes <= available_bytes) return Status();
-  return OutOfMemory(what + ": needs " + FormatBytes(needed_bytes) +
-                     " of memory before any text, " +
-                     FormatBytes(available_bytes) +
-                     " available; free some or choose a smaller model");
+uint64_t AvailableAddressBytes(const std::string& root) {
+  uint64_t n_bytes = kUnlimited;
+  for (const ProcessLimit& limit : kProcessLimits) {
+    const uint64_t allowed = ReadProcessLimit(root, limit.limit);
+    if (allowed == kUnlimited) continue;
+    const uint64_t used_kib =
+        ReadKey(root + "/proc/self/status", limit.usage).value_or(0);
+    n_bytes = std::min(n_bytes, allowed - std::min(allowed, used_kib * 1024));
+  }
+  return n_bytes;
 }
 
 }  // namespace lkv

@@ -1,4 +1,4 @@
-#include "engine/machine.h"
+#include "base/machine.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -27,6 +27,17 @@ class MachineTest : public testing::Test {
     const std::filesystem::path full = root_ + path;
     std::filesystem::create_directories(full.parent_path());
     std::ofstream(full) << text;
+  }
+
+  // As the kernel prints them; soft limits.
+  void WriteLimits(const std::string& address_space, const std::string& data) {
+    Write("/proc/self/limits",
+          "Limit                     Soft Limit   Hard Limit   Units\n"
+          "Max data size             " +
+              data +
+              "   unlimited    bytes\n"
+              "Max address space         " +
+              address_space + "   unlimited    bytes\n");
   }
 
   std::string root_;
@@ -99,14 +110,35 @@ TEST_F(MachineTest, NoQuotaLeavesTheAffinityMask) {
   EXPECT_EQ(UsableCores(root_), unlimited);
 }
 
-TEST(CheckFitsTest, RefusalNamesBothNumbers) {
-  EXPECT_TRUE(CheckFits("m.gguf", 5 * kMiB, 5 * kMiB).ok());
-  const Status refused = CheckFits("m.gguf", 5 * kMiB + 1, 5 * kMiB);
-  EXPECT_EQ(refused.code(), StatusCode::kOutOfMemory);
-  const std::string message(CheckFits("m.gguf", 7 * kMiB, 5 * kMiB).message());
-  EXPECT_NE(message.find("m.gguf"), std::string::npos);
-  EXPECT_NE(message.find("7.0 MiB"), std::string::npos);
-  EXPECT_NE(message.find("5.0 MiB"), std::string::npos);
+TEST_F(MachineTest, AddressesAreWhatTheProcessLimitsLeave) {
+  constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+  EXPECT_EQ(AvailableAddressBytes(root_), kNoLimit);
+  Write("/proc/self/status",
+        "VmPeak:  9 kB\nVmSize:  30720 kB\nVmData: 5120 kB\n");
+  WriteLimits("unlimited", "unlimited");
+  EXPECT_EQ(AvailableAddressBytes(root_), kNoLimit);
+  WriteLimits("104857600", "unlimited");
+  EXPECT_EQ(AvailableAddressBytes(root_), 70 * kMiB);
+  WriteLimits("104857600", "26214400");
+  EXPECT_EQ(AvailableAddressBytes(root_), 20 * kMiB);
+  WriteLimits("unlimited", "1048576");  // lowered below what is in use
+  EXPECT_EQ(AvailableAddressBytes(root_), 0u);
+}
+
+// What other processes do must not move it.
+TEST_F(MachineTest, TotalMemoryIsTheTightestLimitWhateverIsUsed) {
+  EXPECT_EQ(TotalMemoryBytes(root_), std::numeric_limits<uint64_t>::max());
+  Write("/proc/meminfo", "MemTotal: 1048576 kB\nMemAvailable: 2048 kB\n");
+  EXPECT_EQ(TotalMemoryBytes(root_), 1024 * kMiB);
+  Write("/proc/self/cgroup", "4:memory:/job\n0::/outer/inner\n");
+  Write("/sys/fs/cgroup/outer/inner/memory.max", "max\n");
+  Write("/sys/fs/cgroup/outer/memory.max", "209715200\n");
+  Write("/sys/fs/cgroup/outer/memory.current", "188743680\n");
+  EXPECT_EQ(TotalMemoryBytes(root_), 200 * kMiB);
+  Write("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "157286400\n");
+  EXPECT_EQ(TotalMemoryBytes(root_), 150 * kMiB);
+  WriteLimits("104857600", "unlimited");
+  EXPECT_EQ(TotalMemoryBytes(root_), 100 * kMiB);
 }
 
 }  // namespace

@@ -1,0 +1,65 @@
+// What stands between a request and the work: its length against the context,
+// and the memory it will take against what the machine leaves.
+//
+// Pure but for CheckMemory's look at the machine (100 us).
+#pragma once
+
+#include <cstdint>
+#include <new>
+#include <string>
+
+#include "cache/kv_cache.h"
+#include "lookaheadkv/status.h"
+#include "model/architecture.h"
+
+namespace lkv {
+
+// kInvalidArgument unless the longest text of the sequence fits ctx_tokens.
+Status CheckLength(const Architecture& architecture, uint32_t ctx_tokens,
+                   const SequenceOptions& options);
+
+// The most that `n_tokens` of a sequence will fill of its budget: all of it, or
+// what keeping everything takes, metadata included.
+uint64_t KvBytes(const KvShape& shape, uint64_t budget_bytes,
+                 uint64_t n_tokens);
+
+// Bytes yet to be filled.
+struct MemoryNeed {
+  uint64_t weight_bytes = 0;
+  uint64_t working_bytes = 0;  // vocabulary, activations, scratch
+  uint64_t kv_bytes = 0;
+  // Addresses to be mapped, filled or not.
+  uint64_t address_bytes = 0;
+
+  uint64_t fill_bytes() const {
+    return weight_bytes + working_bytes + kv_bytes;
+  }
+};
+
+// Bytes that the machine and the limits of this process leave.
+struct MemoryLeft {
+  uint64_t fill_bytes = 0;
+  uint64_t address_bytes = 0;
+};
+MemoryLeft ReadMemoryLeft();
+
+// kOutOfMemory, naming the sizes and the remedy, unless the need is covered.
+// `what` names the model or the sequence.
+Status CheckFits(const std::string& what, const MemoryNeed& need,
+                 const MemoryLeft& left);
+
+// What the last resort says: the system refused memory in spite of the check.
+Status RefusedMemory(const std::string& what, const std::bad_alloc& refusal);
+
+// fn(), which returns a Status or a Result; kOutOfMemory where it runs out of
+// memory. The border that no exception of ours crosses.
+template <typename Fn>
+auto CatchRefusedMemory(const std::string& what, Fn&& fn) -> decltype(fn()) {
+  try {
+    return fn();
+  } catch (const std::bad_alloc& refusal) {
+    return RefusedMemory(what, refusal);
+  }
+}
+
+}  // namespace lkv
