@@ -237,6 +237,8 @@ TEST(PagedKvCacheTest, RemovingASequenceGivesAllItsMemoryBack) {
   EXPECT_EQ(cache.ResidentPositions(kept.id, 23, 2).size(), 64u);
 }
 
+// ThreadSanitizer's own memory grows with every address touched, fourfold.
+#if !defined(__SANITIZE_THREAD__)
 TEST(PagedKvCacheTest, ShrinkingWindowGivesMemoryBackToTheSystem) {
   const KvShape shape{
       .n_layers = 24, .n_kv_heads = 3, .group = 1, .head_dim = 64};
@@ -265,6 +267,7 @@ TEST(PagedKvCacheTest, ShrinkingWindowGivesMemoryBackToTheSystem) {
   // What has moved is still where attention finds it.
   EXPECT_EQ(cache.ResidentPositions(sequence.id, 5, 1)[0], 0u);
 }
+#endif
 
 TEST(PagedKvCacheTest, AbsurdSequencesAreRefusedNotFatal) {
   PagedKvCache cache(kShape, Threads(1));
