@@ -174,6 +174,7 @@ TEST(RunTest, ABrokenGrammarIsWrongUse) {
   const ChildResult result =
       RunLkv(WithModel({"run", "-p", "a", "--grammar", path}));
   EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_TRUE(result.err.starts_with("lkv: " + path + ":1: ")) << result.err;
 }
 
 TEST(RunTest, AGrammarShapesTheAnswer) {
