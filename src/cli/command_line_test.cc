@@ -1,14 +1,12 @@
 // Everything about `lkv` that needs no model.
-#include "cli/command_line.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/child_process.h"
 #include "options/option_table.h"
+#include "testing/child_process.h"
 
 namespace lkv::cli {
 namespace {

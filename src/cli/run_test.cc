@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/child_process.h"
+#include "testing/child_process.h"
 #include "testing/test_paths.h"
 
 namespace lkv::cli {
