@@ -40,13 +40,29 @@ std::string WrongVerb(const CLI::App& verb, const CLI::ParseError& error) {
   return words.empty() ? std::string() : words.front();
 }
 
+// CLI11's words, but for two that it says of every option alike.
+std::string WordsOf(const CLI::ParseError& error) {
+  const std::string words = error.what();
+  constexpr std::string_view kTwice = ": At Most 1 required but received ";
+  constexpr std::string_view kNoValue = ": 1 required ";
+  if (const size_t at = words.find(kTwice); at != std::string::npos) {
+    return words.substr(0, at) + ": given " + words.substr(at + kTwice.size()) +
+           " times, give it once";
+  }
+  const size_t at = words.find(kNoValue);
+  if (at != std::string::npos && words.ends_with(" missing")) {
+    return words.substr(0, at) + ": stands without its value";
+  }
+  return words;
+}
+
 Status ExplainParseError(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& verb = DeepestVerb(app);
   const std::string path = PathOf(verb);
   std::string thing = path == "lkv" ? "command line" : path.substr(4);
   const std::string wrong = WrongVerb(verb, error);
   if (wrong.empty()) {
-    return InvalidArgument(thing + ": " + error.what() + "; " + path +
+    return InvalidArgument(thing + ": " + WordsOf(error) + "; " + path +
                            " -h shows what it takes");
   }
   std::vector<std::string> names;

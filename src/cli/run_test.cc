@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/child_process.h"
+#include "testing/child_process.h"
 #include "testing/test_paths.h"
 
 namespace lkv::cli {
@@ -174,6 +174,7 @@ TEST(RunTest, ABrokenGrammarIsWrongUse) {
   const ChildResult result =
       RunLkv(WithModel({"run", "-p", "a", "--grammar", path}));
   EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_TRUE(result.err.starts_with("lkv: " + path + ":1: ")) << result.err;
 }
 
 TEST(RunTest, AGrammarShapesTheAnswer) {

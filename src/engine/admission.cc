@@ -70,12 +70,12 @@ Status CheckFits(const std::string& what, const MemoryNeed& need,
                        " are free; free some or choose " + smaller);
   }
   if (need.address_bytes > left.address_bytes) {
-    return OutOfMemory(needs + FormatBytes(need.address_bytes) +
-                       " of addresses (" + PartsText(need) +
-                       " and what they are padded with), but the limits of "
-                       "this process (ulimit -v, -d) leave " +
-                       FormatBytes(left.address_bytes) +
-                       "; raise them or choose " + smaller);
+    return OutOfMemory(
+        needs + FormatBytes(need.address_bytes) + " of addresses, those of " +
+        FormatBytes(need.weight_bytes) +
+        " of weights among them, but the limits of this process "
+        "(ulimit -v, -d) leave " +
+        FormatBytes(left.address_bytes) + "; raise them or choose " + smaller);
   }
   return Status();
 }

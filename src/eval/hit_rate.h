@@ -14,7 +14,6 @@
 #include "engine/engine.h"
 #include "eval/forced_run.h"
 #include "lookaheadkv/hit_rates.h"
-#include "lookaheadkv/options.h"
 #include "lookaheadkv/status.h"
 #include "policy/protection.h"
 

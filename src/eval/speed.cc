@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <memory>
-#include <span>
 
-#include "base/check.h"
 #include "eval/stream_probe.h"
 
 namespace lkv {

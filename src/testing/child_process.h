@@ -1,11 +1,12 @@
-// Runs the real `lkv` as a child, for tests.
+// Runs the real `lkv` as a child, for tests. A test binary that links it
+// defines LKV_BINARY, the path of the program.
 #pragma once
 
 #include <string>
 #include <utility>
 #include <vector>
 
-namespace lkv::cli {
+namespace lkv {
 
 struct ChildResult {
   int exit_code = -1;  // 128 + n when ended by signal n
@@ -26,4 +27,4 @@ struct ChildOptions {
 ChildResult RunLkv(const std::vector<std::string>& arguments,
                    const ChildOptions& options = {});
 
-}  // namespace lkv::cli
+}  // namespace lkv

@@ -1,4 +1,4 @@
-#include "cli/child_process.h"
+#include "testing/child_process.h"
 
 #include <fcntl.h>
 #include <pty.h>
@@ -14,7 +14,7 @@
 
 extern char** environ;
 
-namespace lkv::cli {
+namespace lkv {
 namespace {
 
 struct Pipe {
@@ -138,4 +138,4 @@ ChildResult RunLkv(const std::vector<std::string>& arguments,
   return result;
 }
 
-}  // namespace lkv::cli
+}  // namespace lkv
