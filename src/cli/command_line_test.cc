@@ -62,6 +62,8 @@ TEST(CommandLineTest, WrongUseIsSaidInOneLineWithExitCode2) {
                           {"run", "-p", "a", "--system", "b"},
                           {"run", "-p", ""},
                           {"bench", "speed", "--depth", "deep"},
+                          {"bench", "kernels", "--filter", "no such kernel"},
+                          {"bench", "kernels", "--passes", "0"},
                           {"bench", "speed", "--budget", "full,much"},
                           {"demo", "--budget", "0%"},
                           {"demo", "--policies", "lru,best"}}) {
@@ -172,6 +174,23 @@ TEST(CommandLineTest, AMessageShowsControlCharactersInsteadOfObeyingThem) {
   }
 }
 
+TEST(CommandLineTest, KernelRowsHoldEveryFieldOfTheInterface) {
+  const ChildResult result =
+      RunLkv({"bench", "kernels", "--filter", "tile4/x8", "--passes", "1",
+              "--threads", "1", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const nlohmann::json rows = nlohmann::json::parse(result.out)["rows"];
+  ASSERT_EQ(rows.size(), 4u);
+  for (const nlohmann::json& row : rows) {
+    for (const char* field : {"kernel", "isa", "n", "threads", "gb_s",
+                              "gflop_s", "ratio_to_stream"}) {
+      EXPECT_TRUE(row.contains(field)) << field;
+    }
+    EXPECT_NE(row["gb_s"].is_null(), row["gflop_s"].is_null());
+    EXPECT_EQ(row["gb_s"].is_null(), row["ratio_to_stream"].is_null());
+  }
+}
+
 TEST(CommandLineTest, AnEmptyStdinIsAnEmptyPrompt) {
   const ChildResult result = RunLkv({"run"});
   ExpectOneLineError(result, 2);
@@ -226,6 +245,7 @@ TEST(CommandLineTest, EveryVerbShowsAnExample) {
                                                {"demo", "-h"},
                                                {"bench", "-h"},
                                                {"bench", "speed", "-h"},
+                                               {"bench", "kernels", "-h"},
                                                {"config", "-h"},
                                                {"config", "show", "-h"},
                                                {"config", "check", "-h"},

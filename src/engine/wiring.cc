@@ -13,8 +13,8 @@
 #include "engine/admission.h"
 #include "engine/engine.h"
 #include "engine/engine_state.h"
+#include "engine/kernel_choice.h"
 #include "gguf/gguf_file.h"
-#include "kernels/kernel_table.h"
 #include "model/architecture.h"
 #include "model/cpu_executor.h"
 #include "model/weights.h"
@@ -52,18 +52,6 @@ MemoryNeed NeedToLoad(const GgufFile& file, const Architecture& architecture,
   need.address_bytes =
       need.weight_bytes + working_bytes + kVocabularyBytes + PaddingBytes(file);
   return need;
-}
-
-Result<const KernelTable*> ChooseKernels() {
-  const char* forced = std::getenv("LKV_KERNELS");
-  if (const KernelTable* kernels = SelectKernels(forced)) return kernels;
-  std::string known;
-  for (const char* const* name = AvailableKernels(); *name != nullptr; ++name) {
-    known += known.empty() ? *name : std::string(", ") + *name;
-  }
-  return InvalidArgument("LKV_KERNELS=" + Printable(forced) +
-                         ": this processor does not run it; choose one of " +
-                         known);
 }
 
 Result<uint32_t> ChooseContext(const EngineOptions& options,

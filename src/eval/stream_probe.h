@@ -2,12 +2,17 @@
 // different runs and machines can be compared as shares of it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/aligned_buffer.h"
 #include "base/thread_team.h"
 
 namespace lkv {
+
+// Reads n_bytes, a multiple of 64, once with all threads of the team and does
+// nothing with them.
+void StreamRead(ThreadTeam& team, const uint8_t* data, size_t n_bytes);
 
 class StreamProbe {
  public:
@@ -19,9 +24,7 @@ class StreamProbe {
 
  private:
   ThreadTeam team_;
-  AlignedBuffer<uint64_t> buffer_;
-  // Where the sums go, so that no read can be left out.
-  AlignedBuffer<uint64_t> sums_;  // [item, one cache line]
+  AlignedBuffer<uint8_t> buffer_;
 };
 
 }  // namespace lkv
