@@ -191,6 +191,17 @@ TEST(CommandLineTest, KernelRowsHoldEveryFieldOfTheInterface) {
   }
 }
 
+// Sanitizers reserve terabytes of addresses.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(CommandLineTest, AMeasurementThatGetsNoMemoryIsAnError) {
+  ChildOptions little;
+  little.address_limit_bytes = 200'000'000;
+  const ChildResult result = RunLkv({"bench", "kernels"}, little);
+  ExpectOneLineError(result, 1);
+  EXPECT_NE(result.err.find("256.0 MiB"), std::string::npos) << result.err;
+}
+#endif
+
 TEST(CommandLineTest, AnEmptyStdinIsAnEmptyPrompt) {
   const ChildResult result = RunLkv({"run"});
   ExpectOneLineError(result, 2);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,6 +97,11 @@ ChildResult RunLkv(const std::vector<std::string>& arguments,
     }
     signal(SIGPIPE, SIG_DFL);
     PrepareEnvironment(options);
+    if (options.address_limit_bytes > 0) {
+      const rlimit limit = {.rlim_cur = options.address_limit_bytes,
+                            .rlim_max = options.address_limit_bytes};
+      setrlimit(RLIMIT_AS, &limit);
+    }
     std::vector<char*> argv = {const_cast<char*>(LKV_BINARY)};
     for (const std::string& argument : arguments) {
       argv.push_back(const_cast<char*>(argument.c_str()));

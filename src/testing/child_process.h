@@ -2,6 +2,7 @@
 // defines LKV_BINARY, the path of the program.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,8 +18,9 @@ struct ChildResult {
 struct ChildOptions {
   std::string input;  // stdin
   std::vector<std::pair<std::string, std::string>> environment;
-  std::string stdout_path;    // instead of collecting: /dev/full
-  bool close_stdout = false;  // stdout is a pipe that nobody reads
+  std::string stdout_path;           // instead of collecting: /dev/full
+  bool close_stdout = false;         // stdout is a pipe that nobody reads
+  uint64_t address_limit_bytes = 0;  // as of ulimit -v; 0: none
   // stderr is a terminal; as soon as it shows this text, SIGINT is sent.
   std::string interrupt_at;
 };
