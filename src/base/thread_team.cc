@@ -121,7 +121,7 @@ ThreadTeam::~ThreadTeam() {
   for (std::thread& worker : state_->workers) worker.join();
 }
 
-void ThreadTeam::RunErased(ErasedFn fn, void* context) {
+void ThreadTeam::RunErased(ErasedFn fn, void* context) noexcept {
   State& s = *state_;
   TeamMember me(this, 0, s.phase.load(std::memory_order_relaxed));
   if (n_threads_ == 1) {

@@ -87,7 +87,8 @@ class ThreadTeam {
 
   // Runs fn(TeamMember&) on the caller's thread and on all others that get a
   // core before the caller is through. Returns when nobody is inside any more.
-  // Not reentrant. Allocates nothing.
+  // Not reentrant. Allocates nothing. An exception out of fn ends the process:
+  // the other members could not be told.
   template <typename Fn>
   void Run(Fn&& fn) {
     RunErased(
@@ -113,7 +114,7 @@ class ThreadTeam {
   ThreadTeam(uint32_t n_threads, Started);
   void StartWorkers();  // throws std::system_error
 
-  void RunErased(ErasedFn fn, void* context);
+  void RunErased(ErasedFn fn, void* context) noexcept;
   void WorkerLoop(uint32_t index);
 
   // The next item of a phase for a member, or kNoItem.

@@ -121,6 +121,18 @@ TEST(ThreadTeamTest, ItemsOfAMemberThatIsHeldUpAreTakenByOthers) {
   }
 }
 
+TEST(ThreadTeamDeathTest, AnExceptionOutOfAnItemEndsTheProcess) {
+  EXPECT_DEATH(
+      {
+        ThreadTeam team(2);
+        try {
+          team.ForEach(4, [](size_t) { throw 1; });
+        } catch (int) {
+        }
+      },
+      "terminate");
+}
+
 TEST(ThreadTeamTest, SharesCoverEverythingOnce) {
   for (size_t n : {0, 1, 7, 100}) {
     for (size_t n_items : {1, 3, 8}) {
