@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/machine.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -39,7 +40,7 @@ void WaitForChange(const std::atomic<uint32_t>& word, uint32_t seen) {
   }
 }
 
-// Phases are counted modulo 2^32; nobody is ever half of that behind.
+// Phases are counted modulo 2^32; within one run nobody is half of that behind.
 bool IsBefore(uint32_t phase, uint32_t other) {
   return static_cast<int32_t>(phase - other) < 0;
 }
@@ -47,8 +48,8 @@ bool IsBefore(uint32_t phase, uint32_t other) {
 // Runs are counted, too: odd while one is open to members.
 bool IsOpen(uint32_t run) { return run % 2 == 1; }
 
-// How far the items of one member's share are taken, and in which phase. Word
-// by word, so that it can be moved on by one compare-and-swap.
+// How far the items of one member's share are taken, and in which phase: in one
+// word, so that one compare-and-swap moves it on.
 struct alignas(64) Cursor {
   static uint64_t Pack(uint32_t phase, uint32_t n_taken) {
     return uint64_t{phase} << 32 | n_taken;
@@ -61,19 +62,35 @@ struct alignas(64) Cursor {
   std::atomic<uint64_t> word{0};
 };
 
+// On a cache line of its own, because some members poll one word while others
+// write the next. Each at another place of its line: libstdc++ keeps those who
+// sleep on words 64 bytes apart in one list, and a member asleep on one would
+// make every change of the others a system call.
+template <int kPlace>
+struct alignas(64) PolledWord {
+  uint32_t unused[kPlace] = {};
+  std::atomic<uint32_t> word{0};
+};
+
+// Any number would do; from here a few phases lead past 2^32.
+constexpr uint32_t kFirstPhase = UINT32_MAX - 20;
+
 }  // namespace
 
 struct ThreadTeam::State {
-  explicit State(uint32_t n_threads) : cursors(n_threads) {}
+  explicit State(uint32_t n_threads) : cursors(n_threads) {
+    phase = kFirstPhase;
+  }
 
-  // Each on its own cache line: some members poll one while others write the
-  // next.
-  alignas(64) std::atomic<uint32_t> run{0};     // even: closed
-  alignas(64) std::atomic<uint32_t> inside{0};  // workers that may be in a run
-  alignas(64) std::atomic<uint32_t> phase{1};   // under way; those before it
-                                                // are over
-  alignas(64) std::atomic<size_t> n_done{0};    // items of that phase
-  std::vector<Cursor> cursors;                  // [n_threads]
+  PolledWord<1> run_line;
+  PolledWord<2> inside_line;
+  PolledWord<3> phase_line;
+  std::atomic<uint32_t>& run = run_line.word;        // even: closed
+  std::atomic<uint32_t>& inside = inside_line.word;  // workers perhaps in a run
+  std::atomic<uint32_t>& phase = phase_line.word;    // under way; those before
+                                                     // it are over
+  alignas(64) std::atomic<size_t> n_done{0};         // items of that phase
+  alignas(64) std::vector<Cursor> cursors;           // [n_threads]
   // Of the run: written while none is open.
   ErasedFn fn = nullptr;
   void* context = nullptr;
@@ -114,6 +131,10 @@ void ThreadTeam::StartWorkers() {
   }
 }
 
+uint32_t ThreadTeam::DefaultThreads() {
+  return std::min(UsableCores(), kMaxThreads);
+}
+
 ThreadTeam::~ThreadTeam() {
   state_->stop = true;
   state_->run.fetch_add(1);
@@ -131,6 +152,10 @@ void ThreadTeam::RunErased(ErasedFn fn, void* context) noexcept {
   s.fn = fn;
   s.context = context;
   s.first_phase = me.phase_;
+  // A share that was empty for long would otherwise be 2^31 phases behind.
+  for (Cursor& cursor : s.cursors) {
+    cursor.word.store(Cursor::Pack(me.phase_, 0), std::memory_order_relaxed);
+  }
   s.run.fetch_add(1);
   s.run.notify_all();
   fn(context, me);
@@ -161,8 +186,7 @@ void ThreadTeam::WorkerLoop(uint32_t index) {
 
 size_t ThreadTeam::TakeFromShare(uint32_t owner, uint32_t phase,
                                  size_t n_items) {
-  const size_t begin = n_items * owner / n_threads_;
-  const size_t size = n_items * (owner + 1) / n_threads_ - begin;
+  const Range share = RangeOf(n_items, owner, n_threads_);
   std::atomic<uint64_t>& word = state_->cursors[owner].word;
   uint64_t seen = word.load(std::memory_order_relaxed);
   for (;;) {
@@ -170,12 +194,12 @@ size_t ThreadTeam::TakeFromShare(uint32_t owner, uint32_t phase,
     // Nobody has been here in this phase: nothing is taken.
     const uint32_t n_taken =
         Cursor::Phase(seen) == phase ? Cursor::Taken(seen) : 0;
-    if (n_taken == size) return kNoItem;
+    if (share.begin + n_taken == share.end) return kNoItem;
     // Relaxed: what the item reads was published by the end of the phase
     // before, which this member has seen.
     if (word.compare_exchange_weak(seen, Cursor::Pack(phase, n_taken + 1),
                                    std::memory_order_relaxed)) {
-      return begin + n_taken;
+      return share.begin + n_taken;
     }
   }
 }
@@ -201,7 +225,9 @@ void ThreadTeam::FinishPhase(uint32_t phase, size_t n_done, size_t n_items) {
       s.n_done.fetch_add(n_done, std::memory_order_acq_rel) + n_done ==
           n_items) {
     s.n_done.store(0, std::memory_order_relaxed);
-    s.phase.store(phase + 1, std::memory_order_release);
+    // seq_cst: notify_all looks for sleepers by a plain read, which must not
+    // pass this write.
+    s.phase.store(phase + 1);
     s.phase.notify_all();
     return;
   }

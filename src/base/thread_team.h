@@ -5,9 +5,9 @@
 // ForEach() calls, the phases; each item of a phase is done once, by whoever is
 // free, and a phase is over when all its items are done. So a member that has
 // lost its core to another process holds up nobody but the item it is at: it
-// passes the phases that ended meanwhile in no time when it is back. (With
-// barriers that all members must reach, one busy neighbour process on two cores
-// made a step 8 times as long.)
+// passes the phases that ended meanwhile in no time when it is back. Only the
+// end of a Run() waits for who is still inside. (With barriers that all members
+// must reach, neighbours on both of two cores cost a factor of 8 instead of 2.)
 //
 // Items begin in equal shares, one after another in memory; who has finished
 // its own takes from the others. Which member does an item is a matter of
@@ -20,6 +20,7 @@
 // Thread rule: one owner calls Run(); the members run inside it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,15 +33,21 @@ namespace lkv {
 class ThreadTeam;
 
 // A half-open range of things.
-struct Share {
+struct Range {
   size_t begin = 0;
   size_t end = 0;
 };
 
 // The things that item `item` of n_items deals with: n of them cut into equal
-// runs.
-inline Share ShareOf(size_t n, size_t item, size_t n_items) {
+// ranges.
+inline Range RangeOf(size_t n, size_t item, size_t n_items) {
   return {n * item / n_items, n * (item + 1) / n_items};
+}
+
+// Items for work on n_bytes of memory, about item_bytes each; at least one, at
+// most n_max.
+inline size_t CountItems(size_t n_bytes, size_t item_bytes, size_t n_max) {
+  return std::clamp<size_t>(n_bytes / item_bytes, 1, n_max);
 }
 
 // One thread's place in the team while a Run() is under way.
@@ -82,6 +89,8 @@ class ThreadTeam {
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   static constexpr uint32_t kMaxThreads = 256;
+  // As many as there are usable cores (base/machine.h), up to kMaxThreads.
+  static uint32_t DefaultThreads();
 
   uint32_t n_threads() const { return n_threads_; }
 

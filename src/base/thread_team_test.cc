@@ -84,16 +84,37 @@ TEST_P(ThreadTeamTest, MembersHaveIndicesOfTheirOwn) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ThreadTeamTest, testing::Values(1, 2, 3, 8));
 
+// The count starts 20 phases before it.
+TEST(ThreadTeamTest, PhasesGoOnPastTheEndOfTheirCount) {
+  ThreadTeam team(3);
+  for (size_t n_items : {1, 2, 5}) {  // fewer items than members, too
+    std::atomic<size_t> n_done{0};
+    team.Run([&](TeamMember& me) {
+      for (int phase = 0; phase < 30; ++phase) {
+        me.ForEach(n_items, [&](size_t) { ++n_done; });
+      }
+    });
+    ASSERT_EQ(n_done, 30 * n_items);
+  }
+}
+
 TEST(ThreadTeamTest, EndsWithoutEverRunning) { ThreadTeam team(4); }
 
 TEST(ThreadTeamTest, AMemberThatComesLateHoldsUpNobody) {
   ThreadTeam team(2);
   for (int run = 0; run < 50; ++run) {
     std::atomic<bool> over{false};
+    std::atomic<bool> late_one_is_in{false};
     std::atomic<int> n_done{0};
     team.Run([&](TeamMember& me) {
       // The late one is through with nothing before all phases are over.
-      if (me.index() == 1) over.wait(false);
+      if (me.index() == 1) {
+        late_one_is_in = true;
+        late_one_is_in.notify_all();
+        over.wait(false);
+      } else {
+        late_one_is_in.wait(false);
+      }
       for (int phase = 0; phase < 10; ++phase) {
         me.ForEach(8, [&](size_t) { ++n_done; });
       }
@@ -125,8 +146,11 @@ TEST(ThreadTeamDeathTest, AnExceptionOutOfAnItemEndsTheProcess) {
   EXPECT_DEATH(
       {
         ThreadTeam team(2);
+        // Of the caller: a worker's would end the process by itself.
         try {
-          team.ForEach(4, [](size_t) { throw 1; });
+          team.Run([](TeamMember& me) {
+            if (me.index() == 0) throw 1;
+          });
         } catch (int) {
         }
       },
@@ -138,9 +162,9 @@ TEST(ThreadTeamTest, SharesCoverEverythingOnce) {
     for (size_t n_items : {1, 3, 8}) {
       size_t end = 0;
       for (size_t item = 0; item < n_items; ++item) {
-        const Share share = ShareOf(n, item, n_items);
-        EXPECT_EQ(share.begin, end);
-        end = share.end;
+        const Range range = RangeOf(n, item, n_items);
+        EXPECT_EQ(range.begin, end);
+        end = range.end;
       }
       EXPECT_EQ(end, n);
     }

@@ -1,4 +1,4 @@
-// KvCache: keys and values of many sequences, behind the five calls that a
+// KvCache: keys and values of many sequences, behind the four calls that a
 // forward pass needs. Usable without our model: any engine that brings q, k, v
 // can drive it.
 //
@@ -79,7 +79,7 @@ struct AttentionSample {
 };
 
 // Watches attention, for measurements. OnAttention runs on team members, for
-// different lanes at the same time.
+// different lanes at the same time; it must not throw, nor run out of memory.
 class AttentionObserver {
  public:
   virtual ~AttentionObserver() = default;

@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "base/machine.h"
 #include "base/printable_text.h"
 #include "base/thread_team.h"
 #include "cli/json_document.h"
@@ -17,7 +16,7 @@ namespace {
 using Align = TextTable::Align;
 
 Json RowAsJson(const KernelSpeedRow& row) {
-  const bool memory = row.gb_s > 0;
+  const bool memory = row.bound == KernelSpeedRow::Bound::kMemory;
   Json json = {{"kernel", row.kernel},
                {"isa", row.isa},
                {"n", row.n},
@@ -40,7 +39,7 @@ std::string RowsAsText(const std::vector<KernelSpeedRow>& rows) {
                    {"min-max", Align::kRight},
                    {"GFLOP/s", Align::kRight}});
   for (const KernelSpeedRow& row : rows) {
-    const bool memory = row.gb_s > 0;
+    const bool memory = row.bound == KernelSpeedRow::Bound::kMemory;
     table.AddRow({row.kernel, row.isa, FormatCount(row.n),
                   std::to_string(row.n_threads),
                   memory ? FormatFixed(row.gb_s, 1) : "-",
@@ -66,7 +65,7 @@ void BenchKernelsVerb::AddTo(CLI::App& bench) {
       ->type_name("N")
       ->check(CLI::Range(1u, ThreadTeam::kMaxThreads));
   verb->add_option("--passes", n_passes_,
-                   "Passes over the 256 MiB that a row reads [7]")
+                   "Times that a row is measured; its median is shown [7]")
       ->type_name("N")
       ->check(CLI::Range(1u, 1000u));
   verb->add_flag("--json", json_, "Print one JSON document");
@@ -81,13 +80,16 @@ ExitCode BenchKernelsVerb::Run(Output& out, Interrupt& interrupt) const {
   if (!kernels.ok()) return out.Fail(kernels.status());
   KernelSpeedOptions options;
   options.filter = filter_;
-  options.n_threads = n_threads_ > 0 ? n_threads_ : UsableCores();
   options.n_passes = n_passes_;
+  const auto team = ThreadTeam::Create(
+      n_threads_ > 0 ? n_threads_ : ThreadTeam::DefaultThreads());
+  if (!team.ok()) return out.Fail(team.status());
+  interrupt.SetFlag();
   Progress progress("bench");
   progress.Show("filling 256 MiB");
   uint32_t n_rows = 0;
   const std::vector<KernelSpeedRow> rows = MeasureKernelSpeed(
-      **kernels, options,
+      **kernels, **team, options,
       [&](const KernelSpeedRow& row) {
         progress.Show(std::to_string(++n_rows) + " kernels measured, last " +
                       row.kernel);

@@ -110,7 +110,7 @@ Result<SpeedOptions> BenchSpeedVerb::ReadOptions() const {
   if (!configuration.ok()) return configuration.status();
   SpeedOptions options;
   options.cache = configuration->cache();
-  options.depths = gen_tokens_ > 0 ? depths_ : std::vector<uint32_t>();
+  options.depths = depths_;
   options.batches = batches_;
   options.gen_tokens = gen_tokens_;
   options.prefill_tokens = prefills_;

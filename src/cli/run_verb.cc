@@ -142,7 +142,7 @@ ExitCode RunVerb::Answer(Engine& engine, const Inputs& inputs,
   }
 
   // Whoever closed stdout wants no more words either.
-  if (json_ ? !out.Write(DumpJson(ReportAsJson(report))) : !out.Write("")) {
+  if (!out.Write(json_ ? DumpJson(ReportAsJson(report)) : "")) {
     return ExitCode::kFailed;
   }
   if (explain_) {

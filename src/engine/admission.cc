@@ -9,7 +9,7 @@
 namespace lkv {
 namespace {
 
-// "96.5 MiB of weights, 12.0 MiB of KV cache and 80.0 MiB to work with"
+// "96.5 MiB of weights + 80.0 MiB to work with + 12.0 MiB of KV cache"
 std::string PartsText(const MemoryNeed& need) {
   std::string text;
   const auto add = [&](uint64_t n_bytes, const char* of_what) {

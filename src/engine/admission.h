@@ -1,7 +1,7 @@
 // What stands between a request and the work: its length against the context,
 // and the memory it will take against what the machine leaves.
 //
-// Pure but for CheckMemory's look at the machine (100 us).
+// Pure but for ReadMemoryLeft's look at the machine (100 us).
 #pragma once
 
 #include <cstdint>

@@ -213,13 +213,14 @@ Result<std::unique_ptr<Sequence>> Engine::Start(
         state->times.step_us.reserve(
             std::min<size_t>(options.max_new_tokens, kReservedSteps));
         state_->sequences.reserve(state_->sequences.size() + 1);
+        // Stays so if AddSequence throws.
         state_->cache_is_torn = true;
         Result<SequenceId> id = state_->cache->AddSequence(options);
         state_->cache_is_torn = false;
         if (!id.ok()) return id.status();
         state->id = *id;
-        state_->sequences.push_back(state.get());
         std::unique_ptr<Sequence> sequence(new Sequence(std::move(state)));
+        state_->sequences.push_back(sequence->state_.get());
         if (Status s = state_->CheckSequencesFit(); !s.ok()) return s;
         return sequence;
       });

@@ -8,8 +8,8 @@
 #include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "base/stopwatch.h"
-#include "base/thread_team.h"
 #include "base/types.h"
+#include "eval/percentile.h"
 #include "eval/stream_probe.h"
 #include "model/activation_rows.h"
 
@@ -21,7 +21,7 @@ constexpr size_t kSmallestWorkingSet = size_t{12} << 20;
 
 double MedianOf(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  return Percentile<double>(values, 50);
 }
 
 // Attention of one lane, by head_dim and query heads per KV head.
@@ -65,14 +65,15 @@ struct DecodeVariant {
 
 class KernelBench {
  public:
-  KernelBench(const KernelTable& kernels, const KernelSpeedOptions& options,
+  KernelBench(const KernelTable& kernels, ThreadTeam& team,
+              const KernelSpeedOptions& options,
               const std::function<void(const KernelSpeedRow&)>& on_row,
               const std::function<bool()>& cancelled)
       : kernels_(kernels),
         options_(options),
         on_row_(on_row),
         cancelled_(cancelled),
-        team_(options.n_threads),
+        team_(team),
         memory_(options.working_set_bytes) {
     CHECK(options.working_set_bytes >= kSmallestWorkingSet);
     // Small halves (0.25 to 0.5): any tile and any page made of them holds
@@ -99,7 +100,7 @@ class KernelBench {
       Decode(shape, KvType::kF16, {.shuffled = true});
       Decode(shape, KvType::kF16, {.keeps_masses = true});
       Decode(shape, KvType::kBF16, {});
-      Prefill(shape, KvType::kF16);
+      Prefill(shape);
     }
     return std::move(rows_);
   }
@@ -136,7 +137,7 @@ class KernelBench {
       ratios.push_back(stream / seconds.back());
     }
     if (ratios.empty()) return;
-    KernelSpeedRow row = NewRow(name, n);
+    KernelSpeedRow row = NewRow(name, n, KernelSpeedRow::Bound::kMemory);
     row.gb_s = static_cast<double>(n_bytes) / MedianOf(seconds) * 1e-9;
     row.ratio_to_stream = MedianOf(ratios);
     row.ratio_min = *std::min_element(ratios.begin(), ratios.end());
@@ -152,16 +153,18 @@ class KernelBench {
       seconds.push_back(SecondsOf(pass));
     }
     if (seconds.empty()) return;
-    KernelSpeedRow row = NewRow(name, n);
+    KernelSpeedRow row = NewRow(name, n, KernelSpeedRow::Bound::kArithmetic);
     row.gflop_s = flop / MedianOf(seconds) * 1e-9;
     Add(row);
   }
 
-  KernelSpeedRow NewRow(const std::string& name, uint64_t n) const {
+  KernelSpeedRow NewRow(const std::string& name, uint64_t n,
+                        KernelSpeedRow::Bound bound) const {
     KernelSpeedRow row;
     row.kernel = name;
     row.isa = kernels_.name;
     row.n = n;
+    row.bound = bound;
     row.n_threads = team_.n_threads();
     return row;
   }
@@ -189,10 +192,13 @@ class KernelBench {
   void Multiply(const Format& format, const ActivationRows::View& x,
                 uint32_t columns, uint32_t n_tokens, size_t n_row_tiles,
                 std::vector<float>& y) {
-    constexpr size_t kItemTiles = 4;
-    const size_t n_items = CeilDiv(n_row_tiles, kItemTiles);
+    // As the executor cuts its products.
+    constexpr size_t kItemBytes = size_t{32} << 10;
+    const size_t n_items = CountItems(
+        n_row_tiles * columns / kTileColumns * TileBytes(format.format),
+        kItemBytes, n_row_tiles);
     team_.ForEach(n_items, [&](size_t item) {
-      const Share tiles = ShareOf(n_row_tiles, item, n_items);
+      const Range tiles = RangeOf(n_row_tiles, item, n_items);
       kernels_.matmul[static_cast<size_t>(format.format)](
           {.tiles = memory_.data(),
            .n_column_tiles = columns / kTileColumns,
@@ -330,7 +336,7 @@ class KernelBench {
                           .mass_mean = mine.mass_mean.data()});
   }
 
-  void Prefill(const LaneShape& shape, KvType type) {
+  void Prefill(const LaneShape& shape) {
     const std::string name = "prefill/f16/" + shape.Name();
     if (!Wanted(name)) return;
     const uint32_t n_queries = std::max(1u, kPrefillRows / shape.group);
@@ -345,7 +351,7 @@ class KernelBench {
       team_.Run([&](TeamMember& me) {
         Lane& mine = lanes[me.index()];
         me.ForEach(kBlocks, [&](size_t) {
-          kernels_.attend_prefill[static_cast<size_t>(type)](
+          kernels_.attend_prefill[static_cast<size_t>(KvType::kF16)](
               {.run = {.pool = memory_.data(),
                        .page_bytes = shape.page_bytes(),
                        .pages = pages.data(),
@@ -379,7 +385,7 @@ class KernelBench {
   const KernelSpeedOptions& options_;
   const std::function<void(const KernelSpeedRow&)>& on_row_;
   const std::function<bool()>& cancelled_;
-  ThreadTeam team_;
+  ThreadTeam& team_;
   AlignedBuffer<uint8_t> memory_;
   std::vector<KernelSpeedRow> rows_;
 };
@@ -387,10 +393,11 @@ class KernelBench {
 }  // namespace
 
 std::vector<KernelSpeedRow> MeasureKernelSpeed(
-    const KernelTable& kernels, const KernelSpeedOptions& options,
+    const KernelTable& kernels, ThreadTeam& team,
+    const KernelSpeedOptions& options,
     const std::function<void(const KernelSpeedRow&)>& on_row,
     const std::function<bool()>& cancelled) {
-  return KernelBench(kernels, options, on_row, cancelled).Run();
+  return KernelBench(kernels, team, options, on_row, cancelled).Run();
 }
 
 }  // namespace lkv

@@ -12,22 +12,24 @@
 #include <string>
 #include <vector>
 
+#include "base/thread_team.h"
 #include "kernels/kernel_table.h"
 
 namespace lkv {
 
 struct KernelSpeedOptions {
   std::string filter;  // only kernels whose name contains it
-  uint32_t n_threads = 1;
   uint32_t n_passes = 7;
-  size_t working_set_bytes = size_t{256} << 20;  // at least 12 MiB
+  size_t working_set_bytes = size_t{256} << 20;  // even, at least 12 MiB
 };
 
 struct KernelSpeedRow {
+  enum class Bound { kMemory, kArithmetic };
   std::string kernel;  // "matvec/tile4/x16", "decode/f16/64x3/shuffled"
   std::string isa;     // the set's name
   uint64_t n = 0;      // columns of a matrix, slots of a lane
   uint32_t n_threads = 0;
+  Bound bound = Bound::kMemory;
   // Medians over the passes. Bound by memory: gb_s and the ratio to streaming
   // with its extremes. Bound by arithmetic: gflop_s. The others are 0.
   double gb_s = 0;
@@ -41,7 +43,8 @@ struct KernelSpeedRow {
 // sees each row as it is measured; returns early, with what there is, once
 // `cancelled` says so (between passes).
 std::vector<KernelSpeedRow> MeasureKernelSpeed(
-    const KernelTable& kernels, const KernelSpeedOptions& options,
+    const KernelTable& kernels, ThreadTeam& team,
+    const KernelSpeedOptions& options,
     const std::function<void(const KernelSpeedRow&)>& on_row,
     const std::function<bool()>& cancelled);
 

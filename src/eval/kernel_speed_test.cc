@@ -10,16 +10,18 @@ namespace {
 
 std::vector<KernelSpeedRow> Measure(const std::string& filter,
                                     uint32_t n_passes = 1) {
+  ThreadTeam team(2);
   const KernelSpeedOptions options = {.filter = filter,
-                                      .n_threads = 2,
                                       .n_passes = n_passes,
                                       .working_set_bytes = size_t{12} << 20};
-  return MeasureKernelSpeed(*SelectKernels(nullptr), options, {},
+  return MeasureKernelSpeed(*SelectKernels(nullptr), team, options, {},
                             [] { return false; });
 }
 
 TEST(KernelSpeedTest, MemoryBoundKernelsStandBesideAStreamingRead) {
-  for (const KernelSpeedRow& row : Measure("decode/", 3)) {
+  const std::vector<KernelSpeedRow> rows = Measure("decode/", 3);
+  ASSERT_FALSE(rows.empty());
+  for (const KernelSpeedRow& row : rows) {
     SCOPED_TRACE(row.kernel);
     EXPECT_GT(row.gb_s, 0);
     EXPECT_GT(row.ratio_min, 0);
@@ -63,8 +65,9 @@ TEST(KernelSpeedTest, FilterLeavesOutTheRest) {
 
 TEST(KernelSpeedTest, CancelledReturnsWhatThereIs) {
   uint32_t n_rows = 0;
+  ThreadTeam team(1);
   const auto rows = MeasureKernelSpeed(
-      *SelectKernels(nullptr),
+      *SelectKernels(nullptr), team,
       {.filter = "matvec",
        .n_passes = 1,
        .working_set_bytes = size_t{12} << 20},

@@ -15,9 +15,9 @@ constexpr size_t kLineWords = kLineBytes / sizeof(uint64_t);
 
 void StreamRead(ThreadTeam& team, const uint8_t* data, size_t n_bytes) {
   const size_t n_lines = n_bytes / kLineBytes;
-  const size_t n_items = CeilDiv(n_bytes, kItemBytes);
+  const size_t n_items = CountItems(n_bytes, kItemBytes, n_lines);
   team.ForEach(n_items, [&](size_t item) {
-    const Share lines = ShareOf(n_lines, item, n_items);
+    const Range lines = RangeOf(n_lines, item, n_items);
     const auto* words = reinterpret_cast<const uint64_t*>(data);
     // One sum per word of a line: independent, so that the additions never
     // wait for each other and the reads set the pace.
@@ -33,8 +33,8 @@ void StreamRead(ThreadTeam& team, const uint8_t* data, size_t n_bytes) {
   });
 }
 
-StreamProbe::StreamProbe(uint32_t n_threads)
-    : team_(n_threads), buffer_(kProbeBytes) {}
+StreamProbe::StreamProbe(ThreadTeam& team)
+    : team_(team), buffer_(kProbeBytes) {}
 
 double StreamProbe::MeasureGigabytesPerSecond() {
   const Stopwatch read;

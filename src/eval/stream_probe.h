@@ -17,13 +17,13 @@ void StreamRead(ThreadTeam& team, const uint8_t* data, size_t n_bytes);
 class StreamProbe {
  public:
   // Holds 256 MiB, well above the last-level caches of today's machines.
-  explicit StreamProbe(uint32_t n_threads);
+  explicit StreamProbe(ThreadTeam& team);
 
   // Reads the buffer once with all threads; 10^9 bytes per second. About 10 ms.
   double MeasureGigabytesPerSecond();
 
  private:
-  ThreadTeam team_;
+  ThreadTeam& team_;
   AlignedBuffer<uint8_t> buffer_;
 };
 

@@ -24,13 +24,12 @@ size_t WidestInput(const Architecture& a) {
       {size_t{a.n_embd}, size_t{a.n_heads} * a.head_dim, size_t{a.n_ff}});
 }
 
-// Items of a product: enough tiles each (2 us) that taking one costs nothing
-// beside it, and few enough that the shares stay even to the end.
-size_t CountItems(size_t n_bytes, size_t n_row_tiles) {
+// Items of a product with these tiles: 2 us each, so that taking one costs
+// nothing beside it, and few enough that the shares stay even to the end.
+size_t CountProductItems(size_t n_bytes, size_t n_row_tiles) {
   constexpr size_t kItemBytes = size_t{32} << 10;
   constexpr size_t kMaxItems = 256;
-  return std::clamp<size_t>(n_bytes / kItemBytes, 1,
-                            std::min(kMaxItems, n_row_tiles));
+  return CountItems(n_bytes, kItemBytes, std::min(kMaxItems, n_row_tiles));
 }
 
 // Columns of one token's q, k and v side by side.
@@ -66,7 +65,7 @@ class CpuExecutor final : public Executor {
                      std::span<float> logits);
 
   // y[t, r] for the rows r of `tiles`, all rows t of the activations.
-  void Multiply(const WeightMatrix& matrix, Share tiles,
+  void Multiply(const WeightMatrix& matrix, Range tiles,
                 const ActivationRows::View& x, size_t n_rows, float* y,
                 size_t y_stride) const;
   // x += W a, for the residual stream x.
@@ -319,10 +318,10 @@ void CpuExecutor::AddFeedForward(TeamMember& me, const LayerWeights& layer) {
   };
   InputRows x(*this, me, n_tokens_, arch_.n_embd, fill_normed);
   const size_t n_tiles = layer.gate.n_row_tiles();
-  const size_t n_items =
-      CountItems(layer.gate.tiles.size() + layer.up.tiles.size(), n_tiles);
+  const size_t n_items = CountProductItems(
+      layer.gate.tiles.size() + layer.up.tiles.size(), n_tiles);
   me.ForEach(n_items, [&](size_t item) {
-    const Share tiles = ShareOf(n_tiles, item, n_items);
+    const Range tiles = RangeOf(n_tiles, item, n_items);
     Multiply(layer.gate, tiles, x.view(), n_tokens_, gate_.data(), ff_);
     Multiply(layer.up, tiles, x.view(), n_tokens_, up_.data(), ff_);
     const size_t begin = tiles.begin * kTileRows;
@@ -345,9 +344,9 @@ template <typename Fill>
 void CpuExecutor::AddProduct(TeamMember& me, const WeightMatrix& matrix,
                              InputRows<Fill>& a) {
   const size_t n_tiles = matrix.n_row_tiles();
-  const size_t n_items = CountItems(matrix.tiles.size(), n_tiles);
+  const size_t n_items = CountProductItems(matrix.tiles.size(), n_tiles);
   me.ForEach(n_items, [&](size_t item) {
-    const Share tiles = ShareOf(n_tiles, item, n_items);
+    const Range tiles = RangeOf(n_tiles, item, n_items);
     Multiply(matrix, tiles, a.view(), n_tokens_, product_.data(), embd_);
     const size_t begin = tiles.begin * kTileRows;
     const size_t n = (tiles.end - tiles.begin) * kTileRows;
@@ -373,16 +372,19 @@ void CpuExecutor::ProjectLogits(TeamMember& me, const StepBatch& batch,
   const size_t vocab = arch_.vocab_size;
   const size_t n_tiles = matrix.n_row_tiles();
   const size_t n_whole_tiles = vocab / kTileRows;
-  const size_t n_items = CountItems(matrix.tiles.size(), n_tiles);
+  const size_t n_items = CountProductItems(matrix.tiles.size(), n_tiles);
   me.ForEach(n_items, [&](size_t item) {
-    const Share tiles = ShareOf(n_tiles, item, n_items);
+    const Range tiles = RangeOf(n_tiles, item, n_items);
     Multiply(matrix, {tiles.begin, std::min(tiles.end, n_whole_tiles)},
              x.view(), n_rows, logits.data(), vocab);
     if (tiles.end <= n_whole_tiles) return;
     // Kernels write whole tiles; the last one would run into the next row.
     const size_t first = n_whole_tiles * kTileRows;
-    Multiply(matrix, {n_whole_tiles, n_tiles}, x.view(), n_rows,
-             last_tile_.data() - first, kTileRows);
+    WeightMatrix last = matrix;
+    last.n_rows = static_cast<uint32_t>(vocab - first);
+    last.tiles = matrix.tiles.subspan(n_whole_tiles * matrix.n_column_tiles() *
+                                      TileBytes(matrix.format));
+    Multiply(last, {0, 1}, x.view(), n_rows, last_tile_.data(), kTileRows);
     for (size_t i = 0; i < n_rows; ++i) {
       std::copy_n(last_tile_.data() + i * kTileRows, vocab - first,
                   logits.data() + i * vocab + first);
@@ -390,7 +392,7 @@ void CpuExecutor::ProjectLogits(TeamMember& me, const StepBatch& batch,
   });
 }
 
-void CpuExecutor::Multiply(const WeightMatrix& matrix, Share tiles,
+void CpuExecutor::Multiply(const WeightMatrix& matrix, Range tiles,
                            const ActivationRows::View& x, size_t n_rows,
                            float* y, size_t y_stride) const {
   if (tiles.begin >= tiles.end) return;

@@ -1,3 +1,5 @@
+#include "model/retile.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -5,10 +7,10 @@
 #include <limits>
 #include <span>
 
+#include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "kernels/kernel_table.h"
 #include "model/gguf_blocks.h"
-#include "model/weights.h"
 
 namespace lkv {
 namespace {
@@ -45,12 +47,12 @@ bool StoreBlock(const Block8& block, uint32_t r, Tile8x16* tile) {
   return IsFiniteF16(block.scale[0]) && IsFiniteF16(block.scale[1]);
 }
 
-// The rows of a tensor that one thread re-tiles, [begin, end) row tiles.
+// The rows of a tensor that one item re-tiles, [begin, end) row tiles.
 struct TileRange {
   const GgufTensor& tensor;
   const WeightMatrix& matrix;
   uint8_t* tiles;  // of the matrix
-  Share row_tiles;
+  Range row_tiles;
   std::span<float> row;  // of one row in f32, for types that go through it
 
   const uint8_t* source_row(size_t row) const {
@@ -246,21 +248,20 @@ Result<WeightMatrix> Retile(const GgufTensor& tensor, std::span<uint8_t> tiles,
   }
   matrix.tiles = tiles;
 
-  // For all members here: they have nobody to report a lack of memory to.
+  // For all members here: an item must not run out of memory.
   const size_t row_floats = matrix.n_column_tiles() * kTileColumns;
   AlignedBuffer<float> rows(team.n_threads() * row_floats);
   std::atomic<bool> finite = true;
   // Some 20 us each, or more.
   constexpr size_t kItemBytes = size_t{64} << 10;
   const size_t n_tiles = matrix.n_row_tiles();
-  const size_t n_items =
-      std::clamp<size_t>(tiles.size() / kItemBytes, 1, n_tiles);
+  const size_t n_items = CountItems(tiles.size(), kItemBytes, n_tiles);
   team.Run([&](TeamMember& me) {
     const std::span<float> row =
         rows.span().subspan(me.index() * row_floats, row_floats);
     me.ForEach(n_items, [&](size_t item) {
       if (!RetileRange({tensor, matrix, tiles.data(),
-                        ShareOf(n_tiles, item, n_items), row})) {
+                        RangeOf(n_tiles, item, n_items), row})) {
         finite = false;
       }
     });

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/retile.h"
 
 namespace lkv {
 namespace {
@@ -140,11 +141,10 @@ class Loader {
 
 }  // namespace
 
-uint64_t EstimateWeightBytes(const GgufFile& file) {
-  uint64_t n_bytes = 0;
+uint64_t WeightBytes(const GgufFile& file, const Architecture& architecture) {
+  uint64_t n_bytes = BytesOfAllTiles(file, architecture);
   for (const GgufTensor& tensor : file.tensors()) {
-    n_bytes += tensor.shape.size() == 2 ? AlignedSize(RetiledBytes(tensor))
-                                        : tensor.n_bytes;
+    if (tensor.shape.size() == 1) n_bytes += tensor.n_bytes;
   }
   return n_bytes;
 }

@@ -14,6 +14,7 @@
 
 #include "ggml.h"
 #include "kernels/kernel_table.h"
+#include "model/retile.h"
 #include "testing/random_model.h"
 #include "testing/test_paths.h"
 
@@ -497,7 +498,7 @@ TEST_F(LoadWeightsTest, EstimateIsWhatIsHeld) {
     Open(options);
     auto weights = LoadWeights(*file_, architecture_, team_);
     ASSERT_TRUE(weights.ok());
-    EXPECT_EQ(EstimateWeightBytes(*file_), weights->n_bytes);
+    EXPECT_EQ(WeightBytes(*file_, architecture_), weights->n_bytes);
   }
 }
 
