@@ -67,8 +67,8 @@ class Decoding {
       CHECK(cache_.BeginStep({&entry, 1}).ok());
       const size_t row = size_t{step} * tokens_per_step;
       team_.Run([&](TeamMember& me) {
-        cache_.Append(me, 0, {&k_[row * kKvRow], kKvRow},
-                      {&v_[row * kKvRow], kKvRow});
+        AppendHeads(me, cache_, 0, {&k_[row * kKvRow], kKvRow},
+                    {&v_[row * kKvRow], kKvRow});
         cache_.Attend(me, 0, {&q_[row * kQueryRow], kQueryRow},
                       &out_[row * kQueryRow], kQueryRow);
         cache_.EndStep(me);

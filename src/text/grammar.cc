@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/printable_text.h"
 #include "base/utf8.h"
@@ -117,7 +118,13 @@ class GrammarCheck {
                        static_cast<size_t>(rule - text_.c_str()));
     }
     if (auto problem = FindUndefined()) return problem;
-    if (const auto problem = FindBadBeginning(parser_.rules)) {
+    // Groups and repetitions of "name" are called "name_17", and '_' is part
+    // of no name in the text.
+    std::vector<bool> derived(parser_.rules.size());
+    for (const auto& [name, id] : parser_.symbol_ids) {
+      derived[id] = name.find('_') != name.npos;
+    }
+    if (const auto problem = FindBadBeginning(parser_.rules, derived)) {
       return Describe(*problem);
     }
     return {};
@@ -147,6 +154,11 @@ class GrammarCheck {
       case Kind::kEmptyLoop:
         return {offset, rule + " repeats without end what may be empty",
                 "let what is repeated take at least one character"};
+      case Kind::kEmptyRounds:
+        return {offset,
+                rule + " repeats more than " + std::to_string(kEmptyRoundsMax) +
+                    " times what may be empty",
+                "let what is repeated take at least one character"};
       case Kind::kTooMany:
         return {offset,
                 rule + " may begin in more than " +
@@ -156,8 +168,7 @@ class GrammarCheck {
     return {};
   }
 
-  // The rule of the text from which the rule was derived: groups and
-  // repetitions of "name" are called "name_17", and '_' is part of no name.
+  // The rule of the text from which the rule was derived.
   std::string NameOf(uint32_t rule) const {
     const auto at =
         std::find_if(parser_.symbol_ids.begin(), parser_.symbol_ids.end(),

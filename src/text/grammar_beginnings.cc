@@ -1,6 +1,6 @@
 #include "text/grammar_beginnings.h"
 
-#include <vector>
+#include <algorithm>
 
 namespace lkv {
 namespace {
@@ -8,8 +8,8 @@ namespace {
 // Visits every rule once, after all rules that it may begin with.
 class Walk {
  public:
-  explicit Walk(const llama_grammar_rules& rules)
-      : rules_(rules), states_(rules.size()) {}
+  Walk(const llama_grammar_rules& rules, const std::vector<bool>& derived)
+      : rules_(rules), derived_(derived), states_(rules.size()) {}
 
   std::optional<BeginningProblem> Run() {
     for (uint32_t rule = 0; rule < rules_.size() && !problem_; ++rule) {
@@ -24,6 +24,7 @@ class Walk {
     Stage stage = Stage::kNew;
     bool may_be_empty = false;
     uint32_t n_beginnings = 1;
+    uint32_t n_empty_rounds = 0;
   };
 
   void Visit(uint32_t rule, uint32_t depth) {
@@ -40,6 +41,7 @@ class Walk {
           continue;
         case LLAMA_GRETYPE_RULE_REF:
           if (at_front) at_front = BeginWith(element.value, rule, alone, depth);
+          if (at_front && !alone) CountRound(element.value, rule);
           if (problem_) return;
           break;
         default:
@@ -72,7 +74,18 @@ class Walk {
     return states_[first].may_be_empty;
   }
 
+  // {0,n} becomes a chain of n rules, each an item and the next shorter rule.
+  void CountRound(uint32_t shorter, uint32_t rule) {
+    if (problem_ || !derived_[rule] || !derived_[shorter]) return;
+    uint32_t& n = states_[rule].n_empty_rounds;
+    n = std::max(n, states_[shorter].n_empty_rounds + 1);
+    if (n >= kEmptyRoundsMax) {
+      problem_ = {BeginningProblem::Kind::kEmptyRounds, rule};
+    }
+  }
+
   const llama_grammar_rules& rules_;
+  const std::vector<bool>& derived_;
   std::vector<RuleState> states_;
   std::optional<BeginningProblem> problem_;
 };
@@ -80,8 +93,8 @@ class Walk {
 }  // namespace
 
 std::optional<BeginningProblem> FindBadBeginning(
-    const llama_grammar_rules& rules) {
-  return Walk(rules).Run();
+    const llama_grammar_rules& rules, const std::vector<bool>& derived) {
+  return Walk(rules, derived).Run();
 }
 
 }  // namespace lkv
