@@ -6,7 +6,8 @@ GenAI in a virtual environment, ik_llama.cpp built from source), then measures
 A-B-A-B: lkv, peer, lkv, next peer, ... with the same file, threads and token
 counts, and a plain read of memory beside every run. Pairs whose read moved are
 run again. Each peer counts with its fastest setting. Ratios above 1 mean that
-lkv is faster; machines drift, so only ratios mean something.
+lkv is faster; machines drift, so only ratios mean something. Exits with 1
+when a row got no figure.
 
 Writes benchmarks/result.json, benchmarks/*.svg and the figures in
 benchmarks.md below --out. All rows take hours; Ctrl-C keeps what is measured.
@@ -243,7 +244,10 @@ def measure_all(
     print(report.as_text(report.ratio_table(result["rows"], result["peers"])))
     print()
     print(report.as_text(report.speed_table(result["rows"], result["peers"])))
-    return code
+    empty = [row["name"] for row in result["rows"] if not row["peers"]]
+    if empty:
+        say(f"no pair counted for {', '.join(empty)}; the machine was busy")
+    return code or (1 if empty else 0)
 
 
 def main() -> int:

@@ -71,20 +71,36 @@ class Measurement:
                     self.skips.append(Skip(peer.name, work.name, str(error)))
                     missing[peer.name] = 0
                     continue
-                settings[peer.name] = contenders(pair.peer_runs, work.kinds)
+                # A setting that failed once is not tried again.
+                settings[peer.name] = [run.setting for run in pair.peer_runs]
                 drift = max(pair.drift(kind) for kind in work.kinds)
-                missing[peer.name] -= drift <= self._protocol.max_drift
+                if drift <= self._protocol.max_drift:
+                    missing[peer.name] -= 1
+                    settings[peer.name] = contenders(pair.peer_runs, work.kinds)
                 self.pairs.append(pair)
                 on_pair(pair)
 
     def _run_pair(self, peer: Tool, work: Work, settings: list[str]) -> Pair:
-        probe = self._probe()
-        ours = self._run(self._lkv, work, self._lkv.settings(work)[0], probe)
+        """Runs lkv, then the peer in all its settings; some may fail."""
+        ours = self._run(
+            self._lkv, work, self._lkv.settings(work)[0], self._probe()
+        )
         theirs = []
+        errors = {}
         probe = ours.probes[-1]
         for setting in settings:
-            theirs.append(self._run(peer, work, setting, probe))
-            probe = theirs[-1].probes[-1]
+            try:
+                run = self._run(peer, work, setting, probe)
+            except MeasureError as error:
+                errors[setting] = error
+                continue
+            theirs.append(run)
+            probe = run.probes[-1]
+        if not theirs:
+            raise next(iter(errors.values()))
+        for setting, error in errors.items():
+            reason = f"{setting}: {error}"
+            self.skips.append(Skip(peer.name, work.name, reason))
         return Pair(work.name, peer.name, ours, theirs)
 
     def _run(self, tool: Tool, work: Work, setting: str, before: float) -> Run:

@@ -112,6 +112,23 @@ class MeasureTest(unittest.TestCase):
             [("bad", "it broke")],
         )
 
+    def test_a_failing_setting_does_not_stop_the_others(self):
+        measured = self.measure(
+            Machine(), [FakePeer("a", {"bad": None, "good": 1})], 2
+        )
+        self.assertEqual(
+            [run.setting for pair in measured.pairs for run in pair.peer_runs],
+            ["good"] * 2,
+        )
+        self.assertEqual(
+            [skip.reason for skip in measured.skips], ["bad: it broke"]
+        )
+
+    def test_a_discarded_pair_drops_no_setting(self):
+        machine = Machine(probes=[10, 10, 20, 20])
+        self.measure(machine, [FakePeer("a", {"slow": 5, "fast": 10})], 1)
+        self.assertEqual(machine.log.count("a slow"), 2)
+
     def test_a_refusal_is_reported_and_nothing_run(self):
         machine = Machine()
         measured = self.measure(

@@ -12,7 +12,8 @@ import matplotlib
 
 matplotlib.use("svg")
 
-from matplotlib import pyplot  # noqa: E402  (after the choice of backend)
+import matplotlib.patches  # noqa: E402  (after the choice of backend)
+from matplotlib import pyplot  # noqa: E402
 
 # Okabe and Ito's colours: told apart with any kind of colour vision.
 COLOURS = {
@@ -25,31 +26,24 @@ COLOURS = {
 }
 
 
-def group_bars(axes, rows: list[str], bars: dict[str, list]) -> None:
-    """Bars by tool, side by side for each row.
+def group_bars(axes, rows: list[dict], bars: dict[str, list]) -> None:
+    """Bars by tool, side by side above each row's name.
 
     bars[tool][i] is (value, low, high) of rows[i], or None without a figure.
     """
     width = 0.8 / max(len(bars), 1)
-    for position, (tool, figures) in enumerate(bars.items()):
-        shown = [(i, f) for i, f in enumerate(figures) if f is not None]
-        places = [i - 0.4 + (position + 0.5) * width for i, _ in shown]
-        values = [f[0] for _, f in shown]
-        lows = [f[0] - f[1] for _, f in shown]
-        highs = [f[2] - f[0] for _, f in shown]
-        axes.bar(
-            places,
-            values,
-            width * 0.9,
-            yerr=[lows, highs],
-            label=tool,
-            color=COLOURS[tool],
-            ecolor="#555555",
-            capsize=2,
-        )
-    axes.set_xticks(range(len(rows)), rows, rotation=20, ha="right")
+    for i in range(len(rows)):
+        shown = [tool for tool in bars if bars[tool][i] is not None]
+        for position, tool in enumerate(shown):
+            value, low, high = bars[tool][i]
+            place = i + (position - (len(shown) - 1) / 2) * width
+            axes.bar(place, value, width * 0.9, color=COLOURS[tool])
+            if low < high:
+                error = [[value - low], [high - value]]
+                axes.errorbar(place, value, error, color="#555555", capsize=2)
+    names = [row["name"].replace("-", "\n", 1) for row in rows]
+    axes.set_xticks(range(len(rows)), names)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, ncols=3)
 
 
 def ratios_of(rows: list[dict]) -> dict[str, list]:
@@ -83,8 +77,11 @@ def speeds_of(rows: list[dict]) -> dict[str, list]:
     return bars
 
 
-def save(figure, path: pathlib.Path) -> None:
-    figure.tight_layout()
+def save(figure, tools: list[str], path: pathlib.Path) -> None:
+    patches = [matplotlib.patches.Patch(color=COLOURS[t]) for t in tools]
+    figure.legend(
+        patches, tools, loc="outside upper center", ncols=6, frameon=False
+    )
     # No date: the same figures give the same file.
     figure.savefig(path, metadata={"Date": None})
 
@@ -98,18 +95,22 @@ def main() -> None:
         {"svg.fonttype": "none", "svg.hashsalt": "lkv", "font.size": 9}
     )
 
-    figure, axes = pyplot.subplots(figsize=(8, 3.6))
-    group_bars(axes, [row["name"] for row in rows], ratios_of(rows))
+    figure, axes = pyplot.subplots(figsize=(9, 3.6), layout="constrained")
+    ratios = ratios_of(rows)
+    group_bars(axes, rows, ratios)
     axes.axhline(1, color="#555555", linewidth=0.8)
     axes.set_ylabel("speed of lkv / speed of the other")
-    save(figure, directory / "ratios.svg")
+    save(figure, list(ratios), directory / "ratios.svg")
 
-    figure, panels = pyplot.subplots(1, 2, figsize=(8, 3.6))
+    figure, panels = pyplot.subplots(
+        1, 2, figsize=(9, 3.6), layout="constrained"
+    )
     for axes, kind in zip(panels, ("decode", "prefill")):
         chosen = [row for row in rows if row["kind"] == kind]
-        group_bars(axes, [row["name"] for row in chosen], speeds_of(chosen))
-        axes.set_ylabel("tokens per second")
-    save(figure, directory / "speeds.svg")
+        group_bars(axes, chosen, speeds_of(chosen))
+        axes.set_title(kind, fontsize="medium")
+    panels[0].set_ylabel("tokens per second")
+    save(figure, list(speeds_of(rows)), directory / "speeds.svg")
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def ratio_table(rows: list[dict], peers: list[str]) -> list[list[str]]:
             cells.append(
                 f"{figure['ratio_median']:.2f}x"
                 f" ({figure['ratio_min']:.2f} to {figure['ratio_max']:.2f},"
-                f" {figure['pairs']} pairs)"
+                f" n = {figure['pairs']})"
                 if figure
                 else "–"
             )
@@ -138,7 +138,7 @@ def figures_section(result: dict, plots: list[str]) -> str:
         f" {result['kv_type']}, {result['gen']} tokens decoded per run;"
         f" {', '.join(result['versions'])}. Pairs whose probe moved by more"
         f" than {result['max_drift_percent']:g} % are left out"
-        f" ({discarded} here).",
+        f" ({discarded} here); n pairs are left.",
         as_markdown(ratio_table(result["rows"], peers)),
         as_markdown(speed_table(result["rows"], peers)),
     ]

@@ -51,7 +51,7 @@ class ReportTest(unittest.TestCase):
             pair("llama.cpp", 50, 10),
         )
         ratios = report.as_text(report.ratio_table([row], ["llama.cpp"]))
-        self.assertIn("3.00x (2.00 to 5.00, 3 pairs)", ratios)
+        self.assertIn("3.00x (2.00 to 5.00, n = 3)", ratios)
         speeds = report.as_markdown(report.speed_table([row], ["llama.cpp"]))
         self.assertIn("| decode-64 | 30.0 | 10.0 (best) |", speeds)
 
