@@ -258,14 +258,15 @@ def main() -> int:
         options = RunOptions(args.model, args.threads, args.gen)
         print_commands(lkv, peers, args.rows, options)
         return 0
-    peers, skips = set_up(peers)
-    if args.setup_only:
-        return 1 if skips else 0
-    if not peers:
-        say("no peer is ready")
-        return 1
     try:
-        lkv.set_up()
+        if not args.setup_only:
+            lkv.set_up()
+        peers, skips = set_up(peers)
+        if args.setup_only:
+            return 1 if skips else 0
+        if not peers:
+            say("no peer is ready")
+            return 1
         return measure_all(args, lkv, peers, skips)
     except (SetupError, MeasureError) as error:
         say(str(error))

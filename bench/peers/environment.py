@@ -40,7 +40,8 @@ def run_logged(command: list, log_name: str, advice: str) -> None:
     if code:
         lines = log.read_text(errors="replace").strip().splitlines()
         end = "\n  ".join(lines[-5:])
-        raise SetupError(f"{advice} (all of it is in {log})\n  {end}")
+        shown = f".deps/peers/{log.name}"
+        raise SetupError(f"{advice} (all of it is in {shown})\n  {end}")
 
 
 def pinned_version(pins: pathlib.Path, package: str) -> str:
@@ -60,12 +61,12 @@ def ensure_venv() -> None:
     if done.exists() and done.read_text() == pins:
         return
     say("installing OpenVINO GenAI and matplotlib into .deps/peers/venv")
-    if not VENV_PYTHON.exists():
-        run_logged(
-            [sys.executable, "-m", "venv", HERE / "venv"],
-            "venv",
-            "no virtual environment; on Debian and Ubuntu install python3-venv",
-        )
+    # --clear: a venv that failed half-way looks whole.
+    run_logged(
+        [sys.executable, "-m", "venv", "--clear", HERE / "venv"],
+        "venv",
+        "no virtual environment; on Debian and Ubuntu install python3-venv",
+    )
     run_logged(
         [VENV_PYTHON, "-m", "pip", "install", "-r", REQUIREMENTS],
         "pip",

@@ -49,6 +49,7 @@ class Tool(typing.Protocol):
 
 def output_of(command: list[str]) -> str:
     """What a program prints. Raises MeasureError when it fails."""
+    program = pathlib.Path(command[0]).name
     try:
         done = subprocess.run(
             command,
@@ -60,14 +61,14 @@ def output_of(command: list[str]) -> str:
         )
     except subprocess.TimeoutExpired:
         raise MeasureError(
-            f"{command[0]}: no result within {RUN_SECONDS_MAX} s"
+            f"{program}: no result within {RUN_SECONDS_MAX} s"
         ) from None
     except OSError as error:
-        raise MeasureError(f"{command[0]}: {error.strerror}") from None
+        raise MeasureError(f"{program}: {error.strerror}") from None
     if done.returncode:
         end = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
         raise MeasureError(
-            f"{command[0]} ended with {done.returncode}: {' '.join(end)}"
+            f"{program} ended with {done.returncode}: {' '.join(end)}"
         )
     return done.stdout
 
