@@ -149,16 +149,14 @@ class IkLlamaCpp(BatchedBench):
         environment.build_with_cmake(source, self.build, options, TARGET)
 
     def _complete(self, source: pathlib.Path) -> None:
-        """Writes a file whose generator the package lacks."""
-        info = source / "common" / "build-info.cpp"
-        if info.exists():
-            return
-        version = environment.pinned_version(self.PINS, self.PACKAGE)
-        info.write_text(
-            "int LLAMA_BUILD_NUMBER = 0;\n"
-            f'char const* LLAMA_COMMIT = "{self.PACKAGE} {version}";\n'
-            'char const* LLAMA_COMPILER = "";\n'
-            'char const* LLAMA_BUILD_TARGET = "";\n'
+        """Adds a script of the build that the package lacks."""
+        script = source / "common" / "cmake" / "build-info-gen-cpp.cmake"
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(
+            "set(BUILD_NUMBER 0)\n"
+            f'set(BUILD_COMMIT "{self.PACKAGE}")\n'
+            'set(stem "${CMAKE_CURRENT_LIST_DIR}/../build-info.cpp")\n'
+            'configure_file("${stem}.in" "${stem}")\n'
         )
 
     def parse(self, output: str, work: Work) -> dict[str, float]:
