@@ -70,7 +70,8 @@ def output_of(command: list[str]) -> str:
         raise MeasureError(
             f"{program} ended with {done.returncode}: {' '.join(end)}"
         )
-    return done.stdout
+    # ik_llama.cpp leaves stdout empty and prints its table on stderr.
+    return done.stdout if done.stdout.strip() else done.stderr
 
 
 def speed(value: object, what: str) -> float:

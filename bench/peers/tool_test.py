@@ -10,6 +10,10 @@ class ToolTest(unittest.TestCase):
     def test_gives_what_a_program_prints(self):
         self.assertEqual(output_of([sys.executable, "-c", "print(7)"]), "7\n")
 
+    def test_reads_stderr_of_a_program_that_prints_nothing_else(self):
+        code = "import sys; print(7, file=sys.stderr)"
+        self.assertEqual(output_of([sys.executable, "-c", code]), "7\n")
+
     def test_a_failure_shows_the_programs_last_words_and_no_folder(self):
         with self.assertRaises(MeasureError) as caught:
             output_of([sys.executable, "-c", "exit('first\\nlast words')"])
