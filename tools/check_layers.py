@@ -44,7 +44,6 @@ THIRD_PARTY = {
     "nlohmann/": {"cli"},
     "histedit.h": {"cli"},
     "gtest/": {"testing"},
-    "benchmark/": {"testing"},
     "immintrin.h": {"base", "kernels"},
 }
 

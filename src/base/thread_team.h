@@ -1,15 +1,26 @@
-// ThreadTeam: a fixed set of threads that run one function together, with a
-// barrier, many thousand times a second.
+// ThreadTeam: a fixed set of threads that go through one function together,
+// many thousand times a second, and share out its work item by item.
 //
-// A step of the model is one Run(); inside it the members share out rows,
-// heads and lanes by index and meet at barriers. Waiting spins briefly (a
-// barrier of a busy team is over in 0.3 us), then sleeps on a futex: a team
-// that only spins loses a scheduler tick (4 ms) per barrier as soon as another
-// process wants the core.
+// A step of the model is one Run(). Inside it every member passes the same
+// ForEach() calls, the phases; each item of a phase is done once, by whoever is
+// free, and a phase is over when all its items are done. So a member that has
+// lost its core to another process holds up nobody but the item it is at: it
+// passes the phases that ended meanwhile in no time when it is back. Only the
+// end of a Run() waits for who is still inside. (With barriers that all members
+// must reach, neighbours on both of two cores cost a factor of 8 instead of 2.)
+//
+// Items begin in equal shares, one after another in memory; who has finished
+// its own takes from the others. Which member does an item is a matter of
+// chance, so results must not depend on it: cut the work by its size, never by
+// the number of members.
+//
+// Waiting spins briefly (a phase of a busy team ends within 0.3 us of its last
+// item), then sleeps on a futex.
 //
 // Thread rule: one owner calls Run(); the members run inside it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,33 +32,49 @@ namespace lkv {
 
 class ThreadTeam;
 
-// A half-open range of work items.
-struct Share {
+// A half-open range of things.
+struct Range {
   size_t begin = 0;
   size_t end = 0;
 };
 
+// The things that item `item` of n_items deals with: n of them cut into equal
+// ranges.
+inline Range RangeOf(size_t n, size_t item, size_t n_items) {
+  return {n * item / n_items, n * (item + 1) / n_items};
+}
+
+// Items for work on n_bytes of memory, about item_bytes each; at least one, at
+// most n_max.
+inline size_t CountItems(size_t n_bytes, size_t item_bytes, size_t n_max) {
+  return std::clamp<size_t>(n_bytes / item_bytes, 1, n_max);
+}
+
 // One thread's place in the team while a Run() is under way.
 class TeamMember {
  public:
-  TeamMember(ThreadTeam* team, uint32_t index) : team_(team), index_(index) {}
-
+  // For arrays with one entry per member: no two threads have the same.
   uint32_t index() const { return index_; }
   uint32_t n_members() const;
 
-  // Returns when every member has called it. What members wrote before is
-  // visible to all after it.
-  void Barrier();
-
-  // This member's contiguous part of n items. Every item belongs to exactly
-  // one member; the split depends on n and the team's size only.
-  Share ShareOf(size_t n) const {
-    return {n * index_ / n_members(), n * (index_ + 1) / n_members()};
-  }
+  // One phase: calls fn(item) once for each item in [0, n_items), n_items <
+  // 2^32, on any members, and returns when all are done. What items wrote is
+  // visible after it returns. Every member must call it with the same n_items.
+  //
+  // A member may come late, when others are further on. So code outside of
+  // items reads only what no item of this Run() writes.
+  template <typename Fn>
+  void ForEach(size_t n_items, Fn&& fn);
 
  private:
+  friend class ThreadTeam;
+
+  TeamMember(ThreadTeam* team, uint32_t index, uint32_t phase)
+      : team_(team), index_(index), phase_(phase) {}
+
   ThreadTeam* team_;
   uint32_t index_;
+  uint32_t phase_;  // the next one, as ThreadTeam counts them
 };
 
 class ThreadTeam {
@@ -62,11 +89,15 @@ class ThreadTeam {
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   static constexpr uint32_t kMaxThreads = 256;
+  // As many as there are usable cores (base/machine.h), up to kMaxThreads.
+  static uint32_t DefaultThreads();
 
   uint32_t n_threads() const { return n_threads_; }
 
-  // Runs fn(TeamMember&) on every thread and returns when all are done. Not
-  // reentrant. Allocates nothing.
+  // Runs fn(TeamMember&) on the caller's thread and on all others that get a
+  // core before the caller is through. Returns when nobody is inside any more.
+  // Not reentrant. Allocates nothing. An exception out of fn ends the process:
+  // the other members could not be told.
   template <typename Fn>
   void Run(Fn&& fn) {
     RunErased(
@@ -76,24 +107,54 @@ class ThreadTeam {
         &fn);
   }
 
+  // One phase of its own.
+  template <typename Fn>
+  void ForEach(size_t n_items, Fn&& fn) {
+    Run([&](TeamMember& me) { me.ForEach(n_items, fn); });
+  }
+
  private:
   friend class TeamMember;
   using ErasedFn = void (*)(void* context, TeamMember& me);
   struct State;
+  static constexpr size_t kNoItem = SIZE_MAX;
 
   enum class Started { kNone };
   ThreadTeam(uint32_t n_threads, Started);
   void StartWorkers();  // throws std::system_error
 
-  void RunErased(ErasedFn fn, void* context);
-  void Barrier();
+  void RunErased(ErasedFn fn, void* context) noexcept;
   void WorkerLoop(uint32_t index);
+
+  // The next item of a phase for a member, or kNoItem.
+  size_t TakeItem(uint32_t index, uint32_t phase, size_t n_items);
+  // One item of another member's share.
+  size_t StealItem(uint32_t index, uint32_t phase, size_t n_items);
+  size_t TakeFromShare(uint32_t owner, uint32_t phase, size_t n_items);
+  // A member has done n_done items of a phase and finds no more: returns when
+  // the phase is over.
+  void FinishPhase(uint32_t phase, size_t n_done, size_t n_items);
 
   const uint32_t n_threads_;
   std::unique_ptr<State> state_;
 };
 
 inline uint32_t TeamMember::n_members() const { return team_->n_threads(); }
-inline void TeamMember::Barrier() { team_->Barrier(); }
+
+template <typename Fn>
+void TeamMember::ForEach(size_t n_items, Fn&& fn) {
+  if (team_->n_threads() == 1) {
+    for (size_t item = 0; item < n_items; ++item) fn(item);
+    return;
+  }
+  if (n_items == 0) return;
+  size_t n_done = 0;
+  for (size_t item;
+       (item = team_->TakeItem(index_, phase_, n_items)) != ThreadTeam::kNoItem;
+       ++n_done) {
+    fn(item);
+  }
+  team_->FinishPhase(phase_++, n_done, n_items);
+}
 
 }  // namespace lkv

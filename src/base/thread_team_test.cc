@@ -18,50 +18,158 @@ namespace {
 
 class ThreadTeamTest : public testing::TestWithParam<uint32_t> {};
 
-TEST_P(ThreadTeamTest, EveryItemBelongsToExactlyOneMember) {
+TEST_P(ThreadTeamTest, EveryItemOfEveryPhaseIsDoneOnce) {
   ThreadTeam team(GetParam());
-  for (size_t n : {0, 1, 2, 3, 7, 100}) {
-    std::vector<std::atomic<int>> owners(n);
+  constexpr size_t kSizes[] = {0, 1, 2, 3, 7, 100, 0, 5};
+  for (int run = 0; run < 50; ++run) {
+    std::vector<std::vector<std::atomic<int>>> times_done;
+    for (size_t n : kSizes) times_done.emplace_back(n);
     team.Run([&](TeamMember& me) {
-      Share share = me.ShareOf(n);
-      for (size_t i = share.begin; i < share.end; ++i) ++owners[i];
+      for (auto& phase : times_done) {
+        me.ForEach(phase.size(), [&](size_t item) { ++phase[item]; });
+      }
     });
-    for (size_t i = 0; i < n; ++i) EXPECT_EQ(owners[i], 1) << n << " " << i;
+    for (const auto& phase : times_done) {
+      for (const auto& times : phase) ASSERT_EQ(times, 1);
+    }
   }
 }
 
-TEST_P(ThreadTeamTest, BarrierPublishesWhatOthersWrote) {
+TEST_P(ThreadTeamTest, APhaseSeesWhatTheOneBeforeWrote) {
   ThreadTeam team(GetParam());
-  const uint32_t n = team.n_threads();
-  std::vector<int> value(n, 0);  // plain ints: only the barrier orders them
+  constexpr size_t kItems = 13;
+  std::vector<int> value(kItems, 0);  // plain ints: only phases order them
   std::atomic<int> errors{0};
   for (int run = 0; run < 50; ++run) {
     team.Run([&](TeamMember& me) {
       for (int round = 1; round <= 20; ++round) {
-        value[me.index()] = run * 100 + round;
-        me.Barrier();
-        for (uint32_t i = 0; i < n; ++i) {
-          if (value[i] != run * 100 + round) ++errors;
-        }
-        me.Barrier();
+        const int expected = run * 100 + round;
+        me.ForEach(kItems, [&](size_t item) { value[item] = expected; });
+        me.ForEach(kItems, [&](size_t) {
+          for (int v : value) errors += v != expected;
+        });
       }
     });
+    for (int v : value) errors += v != run * 100 + 20;
   }
   EXPECT_EQ(errors, 0);
 }
 
-TEST_P(ThreadTeamTest, RunReturnsAfterAllMembersAreDone) {
+TEST_P(ThreadTeamTest, NobodyIsInsideAfterARun) {
   ThreadTeam team(GetParam());
   for (int run = 0; run < 200; ++run) {
-    std::atomic<uint32_t> done{0};
-    team.Run([&](TeamMember&) { ++done; });
-    ASSERT_EQ(done, team.n_threads());
+    std::atomic<int> inside{0};
+    std::atomic<uint32_t> members{0};
+    team.Run([&](TeamMember& me) {
+      ++inside;
+      ++members;
+      me.ForEach(3, [](size_t) {});
+      --inside;
+    });
+    ASSERT_EQ(inside, 0);
+    ASSERT_GE(members, 1u);
+    ASSERT_LE(members, team.n_threads());
+  }
+}
+
+TEST_P(ThreadTeamTest, MembersHaveIndicesOfTheirOwn) {
+  ThreadTeam team(GetParam());
+  for (int run = 0; run < 50; ++run) {
+    std::vector<std::atomic<int>> visits(team.n_threads());
+    team.Run([&](TeamMember& me) { ++visits[me.index()]; });
+    ASSERT_EQ(visits[0], 1);
+    for (const auto& n : visits) ASSERT_LE(n, 1);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ThreadTeamTest, testing::Values(1, 2, 3, 8));
 
+// The count starts 20 phases before it.
+TEST(ThreadTeamTest, PhasesGoOnPastTheEndOfTheirCount) {
+  ThreadTeam team(3);
+  for (size_t n_items : {1, 2, 5}) {  // fewer items than members, too
+    std::atomic<size_t> n_done{0};
+    team.Run([&](TeamMember& me) {
+      for (int phase = 0; phase < 30; ++phase) {
+        me.ForEach(n_items, [&](size_t) { ++n_done; });
+      }
+    });
+    ASSERT_EQ(n_done, 30 * n_items);
+  }
+}
+
 TEST(ThreadTeamTest, EndsWithoutEverRunning) { ThreadTeam team(4); }
+
+TEST(ThreadTeamTest, AMemberThatComesLateHoldsUpNobody) {
+  ThreadTeam team(2);
+  for (int run = 0; run < 50; ++run) {
+    std::atomic<bool> over{false};
+    std::atomic<bool> late_one_is_in{false};
+    std::atomic<int> n_done{0};
+    team.Run([&](TeamMember& me) {
+      // The late one is through with nothing before all phases are over.
+      if (me.index() == 1) {
+        late_one_is_in = true;
+        late_one_is_in.notify_all();
+        over.wait(false);
+      } else {
+        late_one_is_in.wait(false);
+      }
+      for (int phase = 0; phase < 10; ++phase) {
+        me.ForEach(8, [&](size_t) { ++n_done; });
+      }
+      if (me.index() == 0) {
+        over = true;
+        over.notify_all();
+      }
+    });
+    ASSERT_EQ(n_done, 80);
+  }
+}
+
+TEST(ThreadTeamTest, ItemsOfAMemberThatIsHeldUpAreTakenByOthers) {
+  ThreadTeam team(2);
+  constexpr int kItems = 10;
+  for (int run = 0; run < 50; ++run) {
+    std::atomic<int> n_done{0};
+    team.ForEach(kItems, [&](size_t item) {
+      if (item == 0) {
+        while (n_done < kItems - 1) std::this_thread::yield();
+      }
+      ++n_done;
+    });
+    ASSERT_EQ(n_done, kItems);
+  }
+}
+
+TEST(ThreadTeamDeathTest, AnExceptionOutOfAnItemEndsTheProcess) {
+  EXPECT_DEATH(
+      {
+        ThreadTeam team(2);
+        // Of the caller: a worker's would end the process by itself.
+        try {
+          team.Run([](TeamMember& me) {
+            if (me.index() == 0) throw 1;
+          });
+        } catch (int) {
+        }
+      },
+      "terminate");
+}
+
+TEST(ThreadTeamTest, SharesCoverEverythingOnce) {
+  for (size_t n : {0, 1, 7, 100}) {
+    for (size_t n_items : {1, 3, 8}) {
+      size_t end = 0;
+      for (size_t item = 0; item < n_items; ++item) {
+        const Range range = RangeOf(n, item, n_items);
+        EXPECT_EQ(range.begin, end);
+        end = range.end;
+      }
+      EXPECT_EQ(end, n);
+    }
+  }
+}
 
 // Sanitizers map memory of their own for every thread and end the process when
 // they get none.
@@ -102,9 +210,12 @@ TEST(ThreadTeamTest, IdleMembersSleepAndWakeForTheNextRun) {
   constexpr int kMaxPolls = 50'000;
   ThreadTeam team(kThreads);
   for (int run = 0; run < 3; ++run) {
-    std::atomic<uint32_t> done{0};
-    team.Run([&](TeamMember&) { ++done; });
-    ASSERT_EQ(done, kThreads);
+    // Nobody is through with an item before all are begun: it takes everyone.
+    std::atomic<uint32_t> n_begun{0};
+    team.ForEach(kThreads, [&](size_t) {
+      ++n_begun;
+      while (n_begun < kThreads) std::this_thread::yield();
+    });
     std::string states;
     int polls = 0;
     do {

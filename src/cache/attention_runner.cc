@@ -15,8 +15,7 @@ struct NewTokens {
   uint32_t end_pos;
 
   explicit NewTokens(const StepPart& part)
-      : first_pos(part.sequence->n_tokens()),
-        end_pos(first_pos + part.n_tokens) {}
+      : first_pos(part.first_pos), end_pos(first_pos + part.n_tokens) {}
 
   bool IsObserved(uint32_t token) const {
     return lkv::IsObserved(first_pos + token, end_pos);
@@ -81,7 +80,10 @@ void AttentionRunner::Reserve(uint32_t n_slots, uint32_t n_parts) {
   chunk_stride_ = CeilDiv(slot_capacity_, kAttendChunkSlots);
   run_stride_ = CeilDiv(slot_capacity_, kRunSlots);
 
-  const size_t n_heads = size_t{part_capacity_} * shape_.n_heads();
+  const size_t n_pairs = size_t{part_capacity_} * shape_.n_kv_heads;
+  first_item_.resize(shape_.n_layers * (n_pairs + 1));
+  n_runs_done_ = std::vector<std::atomic<uint32_t>>(n_pairs);
+  const size_t n_heads = n_pairs * shape_.group;
   run_m_ = AlignedBuffer<float>(n_heads * run_stride_);
   run_l_ = AlignedBuffer<float>(n_heads * run_stride_);
   run_o_ = AlignedBuffer<float>(n_heads * run_stride_ * shape_.head_dim);
@@ -109,35 +111,31 @@ void AttentionRunner::AllocateMasses() {
   }
 }
 
-void AttentionRunner::BeginStep() {
-  for (Member& member : members_) member.phase = 0;
-  next_item_[0].store(0, std::memory_order_relaxed);
-  next_item_[1].store(0, std::memory_order_relaxed);
-}
-
-size_t AttentionRunner::TakeItem(const Member& mine) {
-  return next_item_[mine.phase % 2].fetch_add(1, std::memory_order_relaxed);
-}
-
-void AttentionRunner::EndPhase(TeamMember& me) {
-  me.Barrier();
-  Member& mine = MemberOf(me);
-  // Nobody takes items of this counter before the next barrier.
-  if (me.index() == 0) {
-    next_item_[mine.phase % 2].store(0, std::memory_order_relaxed);
+void AttentionRunner::BeginStep(std::span<const StepPart> parts) {
+  CHECK(parts.size() <= part_capacity_);
+  for (uint32_t layer = 0; layer < shape_.n_layers; ++layer) {
+    const std::span<uint32_t> first_item = FirstItems(layer);
+    uint32_t n_items = 0;
+    size_t pair = 0;
+    for (const StepPart& part : parts) {
+      for (uint32_t head = 0; head < shape_.n_kv_heads; ++head, ++pair) {
+        first_item[pair] = n_items;
+        if (part.n_tokens > 1) continue;
+        const uint32_t lane = shape_.LaneOf(layer, head);
+        n_items +=
+            CeilDiv(part.sequence->pages().table(lane).n_tokens(), kRunSlots);
+      }
+    }
+    first_item[pair] = n_items;
   }
-  ++mine.phase;
 }
 
 void AttentionRunner::Attend(TeamMember& me, std::span<const StepPart> parts,
                              uint32_t layer, TokenRows q, float* out,
                              size_t out_stride, AttentionObserver* observer) {
-  CHECK(me.n_members() <= members_.size() && parts.size() <= part_capacity_);
+  CHECK(me.n_members() <= members_.size());
   const Call call{layer, q, out, out_stride, observer};
-  if (std::any_of(parts.begin(), parts.end(),
-                  [](const StepPart& part) { return part.n_tokens == 1; })) {
-    AttendDecodes(me, parts, call);
-  }
+  AttendDecodes(me, parts, call);
   for (const StepPart& part : parts) {
     if (part.n_tokens > 1) AttendPrefill(me, part, call);
   }
@@ -147,39 +145,29 @@ void AttentionRunner::AttendDecodes(TeamMember& me,
                                     std::span<const StepPart> parts,
                                     const Call& call) {
   Member& mine = MemberOf(me);
-  size_t item = TakeItem(mine);
-  size_t first_item = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].n_tokens != 1) continue;
-    for (uint32_t head = 0; head < shape_.n_kv_heads; ++head) {
-      const uint32_t lane = shape_.LaneOf(call.layer, head);
-      const uint32_t n_runs =
-          CeilDiv(parts[i].sequence->pages().table(lane).n_tokens(), kRunSlots);
-      for (; item < first_item + n_runs; item = TakeItem(mine)) {
-        DecodeRun(mine, parts[i], i, head,
-                  static_cast<uint32_t>(item - first_item), call);
-      }
-      first_item += n_runs;
-    }
-  }
-  EndPhase(me);
-
-  item = TakeItem(mine);
-  first_item = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].n_tokens != 1) continue;
-    for (uint32_t head = 0; head < shape_.n_kv_heads; ++head, ++first_item) {
-      if (item != first_item) continue;
-      MergeRuns(mine, parts[i], i, head, call);
-      item = TakeItem(mine);
-    }
-  }
-  EndPhase(me);
+  const size_t n_pairs = parts.size() * shape_.n_kv_heads;
+  const std::span<const uint32_t> first_item =
+      FirstItems(call.layer).first(n_pairs + 1);
+  me.ForEach(first_item[n_pairs], [&](size_t item) {
+    const size_t pair =
+        std::upper_bound(first_item.begin(), first_item.end(), item) -
+        first_item.begin() - 1;
+    const StepPart& part = parts[pair / shape_.n_kv_heads];
+    const uint32_t head = static_cast<uint32_t>(pair % shape_.n_kv_heads);
+    const uint32_t n_runs = first_item[pair + 1] - first_item[pair];
+    DecodeRun(mine, part, pair, head,
+              static_cast<uint32_t>(item - first_item[pair]), call);
+    // acq_rel: who comes last sees the states of all runs.
+    std::atomic<uint32_t>& n_done = n_runs_done_[pair];
+    if (n_done.fetch_add(1, std::memory_order_acq_rel) + 1 < n_runs) return;
+    n_done.store(0, std::memory_order_relaxed);
+    MergeRuns(mine, part, pair, head, n_runs, call);
+  });
 }
 
-void AttentionRunner::DecodeRun(Member& mine, const StepPart& part,
-                                size_t part_index, uint32_t kv_head,
-                                uint32_t run, const Call& call) {
+void AttentionRunner::DecodeRun(Member& mine, const StepPart& part, size_t pair,
+                                uint32_t kv_head, uint32_t run,
+                                const Call& call) {
   const CachedSequence& sequence = *part.sequence;
   const uint32_t lane = shape_.LaneOf(call.layer, kv_head);
   const uint32_t first_slot = run * kRunSlots;
@@ -190,8 +178,7 @@ void AttentionRunner::DecodeRun(Member& mine, const StepPart& part,
       call.q.data + part.first_row * call.q.stride + kv_head * group_floats, 0,
       1, mine.q.data());
 
-  const size_t index = part_index * shape_.n_kv_heads + kv_head;
-  const size_t state = (index * run_stride_ + run) * shape_.group;
+  const size_t state = (pair * run_stride_ + run) * shape_.group;
   const bool keep_p = call.Observes(part);
   kernels_.attend_decode[static_cast<size_t>(sequence.type())]({
       .run = RunOf(sequence, lane, first_slot, n_slots, shape_.head_dim),
@@ -200,27 +187,26 @@ void AttentionRunner::DecodeRun(Member& mine, const StepPart& part,
       .m = &run_m_[state],
       .l = &run_l_[state],
       .o = &run_o_[state * shape_.head_dim],
-      .p = keep_p ? &p_[index * shape_.group * slot_stride_ + first_slot]
+      .p = keep_p ? &p_[pair * shape_.group * slot_stride_ + first_slot]
                   : nullptr,
       .p_stride = slot_stride_,
-      .p_max = keep_p ? &p_max_[index * shape_.group * chunk_stride_ +
+      .p_max = keep_p ? &p_max_[pair * shape_.group * chunk_stride_ +
                                 first_slot / kAttendChunkSlots]
                       : nullptr,
       .p_max_stride = chunk_stride_,
   });
 }
 
-void AttentionRunner::MergeRuns(Member& mine, const StepPart& part,
-                                size_t part_index, uint32_t kv_head,
+void AttentionRunner::MergeRuns(Member& mine, const StepPart& part, size_t pair,
+                                uint32_t kv_head, uint32_t n_runs,
                                 const Call& call) {
   const uint32_t lane = shape_.LaneOf(call.layer, kv_head);
   const uint32_t n_slots = part.sequence->pages().table(lane).n_tokens();
   const uint32_t d = shape_.head_dim;
-  const size_t index = part_index * shape_.n_kv_heads + kv_head;
-  float* m = &run_m_[index * run_stride_ * shape_.group];
-  float* l = &run_l_[index * run_stride_ * shape_.group];
-  float* o = &run_o_[index * run_stride_ * shape_.group * d];
-  for (uint32_t run = 1; run < CeilDiv(n_slots, kRunSlots); ++run) {
+  float* m = &run_m_[pair * run_stride_ * shape_.group];
+  float* l = &run_l_[pair * run_stride_ * shape_.group];
+  float* o = &run_o_[pair * run_stride_ * shape_.group * d];
+  for (uint32_t run = 1; run < n_runs; ++run) {
     const size_t state = size_t{run} * shape_.group;
     MergeAttentionStates(shape_.group, d, m + state, l + state, o + state * d,
                          m, l, o);
@@ -233,9 +219,9 @@ void AttentionRunner::MergeRuns(Member& mine, const StepPart& part,
   }
   if (!call.Observes(part)) return;
   kernels_.reduce_mass({
-      .p = &p_[index * shape_.group * slot_stride_],
+      .p = &p_[pair * shape_.group * slot_stride_],
       .p_stride = slot_stride_,
-      .p_max = &p_max_[index * shape_.group * chunk_stride_],
+      .p_max = &p_max_[pair * shape_.group * chunk_stride_],
       .p_max_stride = chunk_stride_,
       .m = m,
       .l = l,
@@ -246,7 +232,7 @@ void AttentionRunner::MergeRuns(Member& mine, const StepPart& part,
   });
   Observe(part, call, kv_head,
           {.lane = lane,
-           .query_pos = part.sequence->n_tokens(),
+           .query_pos = part.first_pos,
            .tokens_since = 1,
            .n_slots = n_slots,
            .mass_max = mine.mass_max.data(),
@@ -263,22 +249,18 @@ void AttentionRunner::AttendPrefill(TeamMember& me, const StepPart& part,
     wave = observes ? tokens.NextWave(wave.end, kWaveRows)
                     : QueryRange{0, part.n_tokens};
     const uint32_t n_blocks = CeilDiv(wave.end - wave.begin, block_queries_);
-    for (size_t item = TakeItem(mine); item < n_blocks * shape_.n_kv_heads;
-         item = TakeItem(mine)) {
+    me.ForEach(size_t{n_blocks} * shape_.n_kv_heads, [&](size_t item) {
       // All blocks of a lane in a row: its pages stay in the cache.
       const uint32_t block = static_cast<uint32_t>(item % n_blocks);
       const uint32_t begin = wave.begin + block * block_queries_;
       PrefillBlock(mine, part, static_cast<uint32_t>(item / n_blocks),
                    {begin, std::min(begin + block_queries_, wave.end)}, wave,
                    call);
-    }
-    EndPhase(me);
+    });
     if (!observes) continue;
-    const Share heads = me.ShareOf(shape_.n_kv_heads);
-    for (size_t head = heads.begin; head < heads.end; ++head) {
+    me.ForEach(shape_.n_kv_heads, [&](size_t head) {
       ObserveWave(part, static_cast<uint32_t>(head), wave, call);
-    }
-    EndPhase(me);
+    });
   }
 }
 

@@ -1,10 +1,10 @@
 // AttentionRunner: attention of a step over the page tables of its sequences,
 // shared out over a thread team.
 //
-// Decode (one new token): a lane is cut into runs of kRunSlots slots, one work
-// item each, whose attention states are merged in slot order. Prefill: an item
-// is a block of query tokens of one lane. Items are taken by whoever is free;
-// since cuts and merge order are fixed, results do not depend on who took what.
+// Decode (one new token): a lane is cut into runs of kRunSlots slots, one item
+// each. Who finishes the last run of a lane merges the attention states of all,
+// in slot order. Prefill: an item is a block of query tokens of one lane. Since
+// cuts and merge order are fixed, results do not depend on who took what.
 //
 // The probabilities of observed queries are kept, reduced to masses per slot
 // and handed to the sequence's evidence and to the observer, lane by lane in
@@ -32,8 +32,9 @@ namespace lkv {
 // The part of a step that belongs to one sequence.
 struct StepPart {
   CachedSequence* sequence = nullptr;
-  uint32_t n_tokens = 0;  // new tokens, already counted in the page tables
-  size_t first_row = 0;   // of the step's token rows
+  uint32_t first_pos = 0;  // of the new tokens
+  uint32_t n_tokens = 0;   // new tokens, already counted in the page tables
+  size_t first_row = 0;    // of the step's token rows
 };
 
 // New tokens [begin, end) of a part, counted from its first.
@@ -44,7 +45,8 @@ struct QueryRange {
 
 class AttentionRunner {
  public:
-  // 512 slots of head_dim 64 are 128 KiB: 5 us, twenty barriers' worth.
+  // 512 slots of head_dim 64 are 128 KiB: 5 us, twenty times
+  // what the end of a phase takes.
   static constexpr uint32_t kRunSlots = 512;
   // Observed queries between two rounds of evidence in prefill.
   static constexpr uint32_t kWaveRows = 16;
@@ -58,7 +60,9 @@ class AttentionRunner {
   // (A cache that keeps everything needs none: 17 MiB for 8 KV heads of 8,192
   // slots.)
   void ReserveMasses();
-  void BeginStep();
+  // Requires what Attend does of `parts`, whose page tables hold still until
+  // the step's last Attend.
+  void BeginStep(std::span<const StepPart> parts);
 
   // q and out as in KvCache::Attend; observer may be nullptr.
   void Attend(TeamMember& me, std::span<const StepPart> parts, uint32_t layer,
@@ -66,7 +70,7 @@ class AttentionRunner {
               AttentionObserver* observer);
 
  private:
-  // One layer's call, as all helpers see it.
+  // One layer's call, as all functions below see it.
   struct Call {
     uint32_t layer;
     TokenRows q;
@@ -80,7 +84,6 @@ class AttentionRunner {
   };
   // What one member works with alone.
   struct alignas(64) Member {
-    uint64_t phase = 0;              // rounds of shared items done in this step
     AlignedBuffer<float> q;          // [block_rows, head_dim] scaled queries
     AlignedBuffer<float> scratch;    // of attend_prefill
     AlignedBuffer<float> p;          // [block_rows, slot_stride]
@@ -94,10 +97,11 @@ class AttentionRunner {
 
   void AttendDecodes(TeamMember& me, std::span<const StepPart> parts,
                      const Call& call);
-  void DecodeRun(Member& mine, const StepPart& part, size_t part_index,
+  // `pair`: index of (part, KV head).
+  void DecodeRun(Member& mine, const StepPart& part, size_t pair,
                  uint32_t kv_head, uint32_t run, const Call& call);
-  void MergeRuns(Member& mine, const StepPart& part, size_t part_index,
-                 uint32_t kv_head, const Call& call);
+  void MergeRuns(Member& mine, const StepPart& part, size_t pair,
+                 uint32_t kv_head, uint32_t n_runs, const Call& call);
 
   void AttendPrefill(TeamMember& me, const StepPart& part, const Call& call);
   void PrefillBlock(Member& mine, const StepPart& part, uint32_t kv_head,
@@ -111,25 +115,28 @@ class AttentionRunner {
                const LaneObservation& observation, const float* output) const;
 
   Member& MemberOf(const TeamMember& me) { return members_[me.index()]; }
-  size_t TakeItem(const Member& mine);
-  void EndPhase(TeamMember& me);
+  // The decode items of one layer by (part, KV head) pair: pair i has the runs
+  // [i] .. [i + 1]. Parts in prefill have none.
+  std::span<uint32_t> FirstItems(uint32_t layer) {
+    const size_t n = size_t{part_capacity_} * shape_.n_kv_heads + 1;
+    return {&first_item_[layer * n], n};
+  }
 
   const KvShape shape_;
   const KernelTable& kernels_;
   const uint32_t block_queries_;  // query tokens of one prefill item
   const uint32_t block_rows_;     // the same times group
   std::vector<Member> members_;
-  // Next item of the phase under way, by phase modulo 2: one is in use while
-  // the other is set back.
-  std::atomic<size_t> next_item_[2] = {};
-
   bool keeps_masses_ = false;
   uint32_t slot_capacity_ = 0;
   uint32_t part_capacity_ = 0;
-  size_t slot_stride_ = 0;   // floats of a row over slots
-  size_t chunk_stride_ = 0;  // floats of a row over chunks
-  size_t run_stride_ = 0;    // runs of the longest lane
-  // Decode, per (part, KV head).
+  size_t slot_stride_ = 0;            // floats of a row over slots
+  size_t chunk_stride_ = 0;           // floats of a row over chunks
+  size_t run_stride_ = 0;             // runs of the longest lane
+  std::vector<uint32_t> first_item_;  // [n_layers, .. + 1], see FirstItems
+  // Runs of a pair that are done in the layer under way; 0 between layers.
+  std::vector<std::atomic<uint32_t>> n_runs_done_;
+  // Decode, per (part, KV head) pair.
   AlignedBuffer<float> run_m_;  // [.., run_stride, group]
   AlignedBuffer<float> run_l_;  // [.., run_stride, group]
   AlignedBuffer<float> run_o_;  // [.., run_stride, group, head_dim]

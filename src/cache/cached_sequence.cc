@@ -218,12 +218,9 @@ void CachedSequence::OpenPages(uint32_t n_new) {
   resident_bytes_max_ = std::max(resident_bytes_max_, resident_bytes);
 }
 
-void CachedSequence::EvaluateLanes(Share lanes, uint32_t n_new) {
+void CachedSequence::EvaluateLane(uint32_t lane, uint32_t n_new) {
   if (!judge_.has_value()) return;
-  for (size_t lane = lanes.begin; lane < lanes.end; ++lane) {
-    judge_->evictor.EvaluateLane(static_cast<uint32_t>(lane), n_tokens_ + n_new,
-                                 n_new);
-  }
+  judge_->evictor.EvaluateLane(lane, n_tokens_ + n_new, n_new);
 }
 
 void CachedSequence::Advance(uint32_t n_new) {
@@ -231,13 +228,10 @@ void CachedSequence::Advance(uint32_t n_new) {
   if (judge_.has_value()) judge_->evictor.UpdateTargets(n_tokens_, n_new);
 }
 
-void CachedSequence::PlanLanes(Share lanes, uint32_t n_new,
-                               PlanScratch& scratch) {
+void CachedSequence::PlanLane(uint32_t lane, uint32_t n_new,
+                              PlanScratch& scratch) {
   if (!judge_.has_value()) return;
-  for (size_t lane = lanes.begin; lane < lanes.end; ++lane) {
-    judge_->evictor.PlanLane(static_cast<uint32_t>(lane), n_tokens_, n_new,
-                             scratch);
-  }
+  judge_->evictor.PlanLane(lane, n_tokens_, n_new, scratch);
 }
 
 std::vector<PageExplanation> CachedSequence::Explain(uint32_t layer,

@@ -52,11 +52,11 @@ class CachedSequence {
   // then the pages that the tokens need.
   Status MakeRoom(uint32_t n_new, PlanScratch& scratch);
   void OpenPages(uint32_t n_new);
-  // It ends: collective calls for ranges of lanes, and Advance by one caller
-  // between them.
-  void EvaluateLanes(Share lanes, uint32_t n_new);
+  // It ends: every lane is evaluated, by any thread; then one caller advances;
+  // then every lane is planned, by any thread.
+  void EvaluateLane(uint32_t lane, uint32_t n_new);
   void Advance(uint32_t n_new);
-  void PlanLanes(Share lanes, uint32_t n_new, PlanScratch& scratch);
+  void PlanLane(uint32_t lane, uint32_t n_new, PlanScratch& scratch);
 
  private:
   // What judges pages; absent when nothing may ever leave. Members refer to

@@ -103,24 +103,19 @@ Status DenseKvCache::BeginStep(std::span<const StepEntry> entries) {
   return {};
 }
 
-void DenseKvCache::Append(TeamMember& me, uint32_t layer, TokenRows k,
+void DenseKvCache::Append(uint32_t layer, uint32_t kv_head, TokenRows k,
                           TokenRows v) {
   const uint32_t d = shape_.head_dim;
-  const Share heads = me.ShareOf(shape_.n_kv_heads);
+  const uint32_t lane = shape_.LaneOf(layer, kv_head);
   for (const Entry& entry : step_) {
-    for (size_t head = heads.begin; head < heads.end; ++head) {
-      const uint32_t lane = shape_.LaneOf(layer, static_cast<uint32_t>(head));
-      for (uint32_t t = 0; t < entry.n_tokens; ++t) {
-        const size_t row = entry.first_row + t;
-        const size_t to = size_t{entry.sequence->n_tokens + t} * d;
-        std::copy_n(k.data + row * k.stride + head * d, d,
-                    &entry.sequence->keys[lane][to]);
-        std::copy_n(v.data + row * v.stride + head * d, d,
-                    &entry.sequence->values[lane][to]);
-      }
+    for (uint32_t t = 0; t < entry.n_tokens; ++t) {
+      const size_t row = entry.first_row + t;
+      const size_t to = size_t{entry.sequence->n_tokens + t} * d;
+      std::copy_n(k.data + row * k.stride, d, &entry.sequence->keys[lane][to]);
+      std::copy_n(v.data + row * v.stride, d,
+                  &entry.sequence->values[lane][to]);
     }
   }
-  me.Barrier();
 }
 
 void DenseKvCache::Attend(TeamMember& me, uint32_t layer, TokenRows q,
@@ -128,8 +123,7 @@ void DenseKvCache::Attend(TeamMember& me, uint32_t layer, TokenRows q,
   Scratch scratch;
   const uint32_t heads = shape_.n_kv_heads;
   const size_t group_floats = size_t{shape_.group} * shape_.head_dim;
-  const Share items = me.ShareOf(step_.size() * heads);
-  for (size_t item = items.begin; item < items.end; ++item) {
+  me.ForEach(step_.size() * heads, [&](size_t item) {
     const Entry& entry = step_[item / heads];
     const uint32_t kv_head = static_cast<uint32_t>(item % heads);
     const uint32_t end_pos = entry.sequence->n_tokens + entry.n_tokens;
@@ -143,8 +137,7 @@ void DenseKvCache::Attend(TeamMember& me, uint32_t layer, TokenRows q,
         Report(entry, layer, kv_head, pos, &scratch);
       }
     }
-  }
-  me.Barrier();
+  });
 }
 
 // Attention of one query token, all query heads of one KV head; leaves the
@@ -213,13 +206,11 @@ void DenseKvCache::Report(const Entry& entry, uint32_t layer, uint32_t kv_head,
 }
 
 void DenseKvCache::EndStep(TeamMember& me) {
-  me.Barrier();
-  if (me.index() == 0) {
+  me.ForEach(1, [&](size_t) {
     for (const Entry& entry : step_) {
       entry.sequence->n_tokens += entry.n_tokens;
     }
-  }
-  me.Barrier();
+  });
 }
 
 }  // namespace lkv

@@ -34,7 +34,7 @@ class DenseKvCache final : public KvCache {
   void SetObserver(AttentionObserver* observer) override;
 
   Status BeginStep(std::span<const StepEntry> entries) override;
-  void Append(TeamMember& me, uint32_t layer, TokenRows k,
+  void Append(uint32_t layer, uint32_t kv_head, TokenRows k,
               TokenRows v) override;
   void Attend(TeamMember& me, uint32_t layer, TokenRows q, float* out,
               size_t out_stride) override;

@@ -7,6 +7,8 @@
 #include <random>
 #include <vector>
 
+#include "cache/drive_cache_for_test.h"
+
 namespace lkv {
 namespace {
 
@@ -37,8 +39,8 @@ std::vector<float> Feed(DenseKvCache& cache, SequenceId id, uint32_t n_tokens,
     EXPECT_TRUE(cache.BeginStep({&entry, 1}).ok());
     team.Run([&](TeamMember& me) {
       for (uint32_t layer = 0; layer < kShape.n_layers; ++layer) {
-        cache.Append(me, layer, {&k[t * kKvRow], kKvRow},
-                     {&v[t * kKvRow], kKvRow});
+        AppendHeads(me, cache, layer, {&k[t * kKvRow], kKvRow},
+                    {&v[t * kKvRow], kKvRow});
         cache.Attend(me, layer, {&q[t * kQRow], kQRow}, &out[t * kQRow], kQRow);
       }
       cache.EndStep(me);

@@ -22,6 +22,16 @@ struct DrivenSequence {
   uint32_t n_tokens = 0;
 };
 
+// Appends k, v [n_kv_heads, head_dim] per token, in one phase.
+inline void AppendHeads(TeamMember& me, KvCache& cache, uint32_t layer,
+                        TokenRows k, TokenRows v) {
+  const uint32_t d = cache.shape().head_dim;
+  me.ForEach(cache.shape().n_kv_heads, [&](size_t head) {
+    cache.Append(layer, static_cast<uint32_t>(head),
+                 {k.data + head * d, k.stride}, {v.data + head * d, v.stride});
+  });
+}
+
 class CacheDriver {
  public:
   CacheDriver(KvCache& cache, uint32_t n_threads)
@@ -69,8 +79,8 @@ class CacheDriver {
     }
     team_.Run([&](TeamMember& me) {
       for (uint32_t layer = 0; layer < shape_.n_layers; ++layer) {
-        cache_.Append(me, layer, {k[layer].data(), kv_row},
-                      {v[layer].data(), kv_row});
+        AppendHeads(me, cache_, layer, {k[layer].data(), kv_row},
+                    {v[layer].data(), kv_row});
         cache_.Attend(me, layer, {q[layer].data(), q_row}, out[layer].data(),
                       q_row);
       }

@@ -69,7 +69,7 @@ class Evictor {
 
   // A step has ended that brought the sequence to n_tokens with n_new of them.
   // First for every lane, then once for the sequence, then again for every
-  // lane, with barriers between.
+  // lane: three phases, each over before the next.
   void EvaluateLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new);
   void UpdateTargets(uint32_t n_tokens, uint32_t n_new);
   void PlanLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new,

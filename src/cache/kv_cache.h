@@ -1,15 +1,15 @@
-// KvCache: keys and values of many sequences, behind the five calls that a
+// KvCache: keys and values of many sequences, behind the four calls that a
 // forward pass needs. Usable without our model: any engine that brings q, k, v
 // can drive it.
 //
 //   BeginStep            one caller; makes room (evicts), opens pages
-//   per layer: Append    collective; writes the step's k, v
+//   per layer: Append    once for each head; writes the step's k, v
 //              Attend    collective; attention over what is resident
 //   EndStep              collective; observes, scores, plans evictions
 //
 // Collective calls are made by every member of the caller's thread team with
-// the same arguments; they contain barriers. What one call wrote is visible to
-// all members after it returns. A decode step allocates nothing.
+// the same arguments; they are phases of its run (base/thread_team.h). A decode
+// step allocates nothing.
 //
 // Budgets: the resident payload plus metadata of a sequence never exceeds its
 // budget, prefill included; BeginStep evicts or fails, it never overshoots.
@@ -79,7 +79,7 @@ struct AttentionSample {
 };
 
 // Watches attention, for measurements. OnAttention runs on team members, for
-// different lanes at the same time.
+// different lanes at the same time; it must not throw, nor run out of memory.
 class AttentionObserver {
  public:
   virtual ~AttentionObserver() = default;
@@ -120,8 +120,10 @@ class KvCache {
   virtual void SetObserver(AttentionObserver* observer) = 0;
 
   virtual Status BeginStep(std::span<const StepEntry> entries) = 0;
-  // k (after RoPE), v: [n_kv_heads, head_dim] per token.
-  virtual void Append(TeamMember& me, uint32_t layer, TokenRows k,
+  // k (after RoPE), v: [head_dim] per token, those of one head. Different heads
+  // may be appended by different members at the same time, in a phase that
+  // ends before Attend.
+  virtual void Append(uint32_t layer, uint32_t kv_head, TokenRows k,
                       TokenRows v) = 0;
   // q (after RoPE, not scaled), out: [n_heads, head_dim] per token. Query head
   // h reads KV head h / group. Includes the step's own tokens, causally.

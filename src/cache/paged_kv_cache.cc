@@ -98,37 +98,31 @@ Status PagedKvCache::BeginStep(std::span<const StepEntry> entries) {
       step_.clear();
       return s;
     }
-    step_.push_back({&sequence, entry.n_tokens, row});
+    step_.push_back({&sequence, sequence.n_tokens(), entry.n_tokens, row});
     row += entry.n_tokens;
   }
   for (const StepPart& part : step_) part.sequence->OpenPages(part.n_tokens);
-  attention_.BeginStep();
+  attention_.BeginStep(step_);
   return {};
 }
 
-void PagedKvCache::Append(TeamMember& me, uint32_t layer, TokenRows k,
+void PagedKvCache::Append(uint32_t layer, uint32_t kv_head, TokenRows k,
                           TokenRows v) {
-  const size_t n_heads = shape_.n_kv_heads;
-  const uint32_t d = shape_.head_dim;
+  const uint32_t lane = shape_.LaneOf(layer, kv_head);
   for (const StepPart& part : step_) {
     SequencePages& pages = part.sequence->pages();
     const auto write_slot =
         options_.kernels
             ->write_slot[static_cast<size_t>(part.sequence->type())];
-    const Share items = me.ShareOf(part.n_tokens * n_heads);
-    for (size_t item = items.begin; item < items.end; ++item) {
-      const uint32_t token = static_cast<uint32_t>(item / n_heads);
-      const uint32_t head = static_cast<uint32_t>(item % n_heads);
-      const uint32_t lane = shape_.LaneOf(layer, head);
-      const uint32_t slot =
-          pages.table(lane).n_tokens() - part.n_tokens + token;
+    const uint32_t first_slot = pages.table(lane).n_tokens() - part.n_tokens;
+    for (uint32_t token = 0; token < part.n_tokens; ++token) {
+      const uint32_t slot = first_slot + token;
       const size_t row = part.first_row + token;
-      write_slot(pages.PageOfSlot(lane, slot), slot % kPageTokens, d,
-                 k.data + row * k.stride + head * d,
-                 v.data + row * v.stride + head * d);
+      write_slot(pages.PageOfSlot(lane, slot), slot % kPageTokens,
+                 shape_.head_dim, k.data + row * k.stride,
+                 v.data + row * v.stride);
     }
   }
-  me.Barrier();
 }
 
 void PagedKvCache::Attend(TeamMember& me, uint32_t layer, TokenRows q,
@@ -138,19 +132,28 @@ void PagedKvCache::Attend(TeamMember& me, uint32_t layer, TokenRows q,
 
 void PagedKvCache::EndStep(TeamMember& me) {
   CHECK(me.n_members() <= plan_scratch_.size());
-  const Share lanes = me.ShareOf(shape_.n_lanes());
-  for (const StepPart& part : step_) {
-    part.sequence->EvaluateLanes(lanes, part.n_tokens);
+  const bool judges =
+      std::any_of(step_.begin(), step_.end(), [](const StepPart& part) {
+        return part.sequence->evidence() != nullptr;
+      });
+  if (judges) {
+    me.ForEach(shape_.n_lanes(), [&](size_t lane) {
+      for (const StepPart& part : step_) {
+        part.sequence->EvaluateLane(static_cast<uint32_t>(lane), part.n_tokens);
+      }
+    });
   }
-  me.Barrier();
-  if (me.index() == 0) {
+  me.ForEach(1, [&](size_t) {
     for (const StepPart& part : step_) part.sequence->Advance(part.n_tokens);
+  });
+  if (judges) {
+    me.ForEach(shape_.n_lanes(), [&](size_t lane) {
+      for (const StepPart& part : step_) {
+        part.sequence->PlanLane(static_cast<uint32_t>(lane), part.n_tokens,
+                                plan_scratch_[me.index()]);
+      }
+    });
   }
-  me.Barrier();
-  for (const StepPart& part : step_) {
-    part.sequence->PlanLanes(lanes, part.n_tokens, plan_scratch_[me.index()]);
-  }
-  me.Barrier();
 }
 
 }  // namespace lkv

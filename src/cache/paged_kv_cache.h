@@ -8,7 +8,7 @@
 //
 // Results depend on the calls alone, not on the size of the team: attention is
 // split at fixed slots and merged in a fixed order, and every decision is made
-// per lane or by one member between two barriers.
+// per lane or by one member in a phase of its own.
 //
 // Thread rule: as KvCache. A decode step costs O(resident tokens) and allocates
 // nothing; AddSequence allocates all that the sequence will need, pages apart.
@@ -58,7 +58,7 @@ class PagedKvCache final : public KvCache {
   void SetObserver(AttentionObserver* observer) override;
 
   Status BeginStep(std::span<const StepEntry> entries) override;
-  void Append(TeamMember& me, uint32_t layer, TokenRows k,
+  void Append(uint32_t layer, uint32_t kv_head, TokenRows k,
               TokenRows v) override;
   void Attend(TeamMember& me, uint32_t layer, TokenRows q, float* out,
               size_t out_stride) override;

@@ -162,7 +162,8 @@ class ConstantDecoder {
     if (!cache_.BeginStep(entries).ok()) return false;
     team_.Run([&](TeamMember& me) {
       for (uint32_t layer = 0; layer < cache_.shape().n_layers; ++layer) {
-        cache_.Append(me, layer, {rows_.data(), row_}, {rows_.data(), row_});
+        AppendHeads(me, cache_, layer, {rows_.data(), row_},
+                    {rows_.data(), row_});
         cache_.Attend(me, layer, {rows_.data(), row_}, out_.data(), row_);
       }
       cache_.EndStep(me);
@@ -236,6 +237,8 @@ TEST(PagedKvCacheTest, RemovingASequenceGivesAllItsMemoryBack) {
   EXPECT_EQ(cache.ResidentPositions(kept.id, 23, 2).size(), 64u);
 }
 
+// ThreadSanitizer's own memory grows with every address touched, fourfold.
+#if !defined(__SANITIZE_THREAD__)
 TEST(PagedKvCacheTest, ShrinkingWindowGivesMemoryBackToTheSystem) {
   const KvShape shape{
       .n_layers = 24, .n_kv_heads = 3, .group = 1, .head_dim = 64};
@@ -264,6 +267,7 @@ TEST(PagedKvCacheTest, ShrinkingWindowGivesMemoryBackToTheSystem) {
   // What has moved is still where attention finds it.
   EXPECT_EQ(cache.ResidentPositions(sequence.id, 5, 1)[0], 0u);
 }
+#endif
 
 TEST(PagedKvCacheTest, AbsurdSequencesAreRefusedNotFatal) {
   PagedKvCache cache(kShape, Threads(1));

@@ -7,13 +7,15 @@
 
 #include "base/printable_text.h"
 #include "base/thread_team.h"
+#include "cli/exit_code.h"
 #include "options/budget_text.h"
 
 namespace lkv::cli {
 
 void ConfigArguments::AddTo(CLI::App& app, Offer offer) {
   app.add_option("--config", file_, "YAML file with the block lookahead_kv")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(NamesSomething());
   if (offer == Offer::kAll) {
     app.add_option("--budget", budget_,
                    "Memory of the KV cache: " + std::string(kBudgetForms))
@@ -58,13 +60,20 @@ Result<Configuration> ConfigArguments::Load() const {
   add("policy", "--policy", policy_);
   add("kv_type", "--kv-type", kv_type_);
   add("seed", "--seed", seed_);
-  return Configuration::Load(layers);
+  auto configuration = Configuration::Load(layers);
+  if (configuration.ok()) {
+    for (const std::string& warning : configuration->warnings()) {
+      PrintError(warning);
+    }
+  }
+  return configuration;
 }
 
 void ModelArguments::AddTo(CLI::App& app, Offer offer) {
   app.add_option("-m,--model", model_,
                  "GGUF model; else $LKV_MODEL, else the one set-up fetched")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(NamesSomething());
   app.add_option("--threads", n_threads_,
                  "Threads; default: the cores this process may use")
       ->type_name("N")
@@ -95,6 +104,15 @@ Result<EngineOptions> ModelArguments::ToEngineOptions() const {
   options.ctx_tokens = ctx_tokens_;
   options.allow_beyond_trained = allow_beyond_trained_;
   return options;
+}
+
+CLI::Validator NamesSomething() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        return text.empty() ? std::string("is empty, name a file")
+                            : std::string();
+      },
+      "");
 }
 
 Result<std::string> ChooseModel(const std::string& given) {

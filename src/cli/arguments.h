@@ -20,6 +20,7 @@ class ConfigArguments {
   enum class Offer { kFileOnly, kAll };
   void AddTo(CLI::App& app, Offer offer);
 
+  // Prints a line for each variable LKV_... that nothing reads.
   Result<Configuration> Load() const;
 
  private:
@@ -48,6 +49,10 @@ class ModelArguments {
   uint32_t ctx_tokens_ = 0;
   bool allow_beyond_trained_ = false;
 };
+
+// Refuses an empty text where a file is to be named: a variable of a script
+// that was not set.
+CLI::Validator NamesSomething();
 
 // The model to use: the given path, else $LKV_MODEL, else the first *.gguf in
 // the folder that scripts/setup.sh fills. kNotFound when there is none.

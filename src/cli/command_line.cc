@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/run_verb.h"
+#include "engine/admission.h"
 #include "options/suggestion.h"
 
 namespace lkv::cli {
@@ -40,13 +42,29 @@ std::string WrongVerb(const CLI::App& verb, const CLI::ParseError& error) {
   return words.empty() ? std::string() : words.front();
 }
 
+// CLI11's words, but for two that it says of every option alike.
+std::string WordsOf(const CLI::ParseError& error) {
+  const std::string words = error.what();
+  constexpr std::string_view kTwice = ": At Most 1 required but received ";
+  constexpr std::string_view kNoValue = ": 1 required ";
+  if (const size_t at = words.find(kTwice); at != std::string::npos) {
+    return words.substr(0, at) + ": given " + words.substr(at + kTwice.size()) +
+           " times, give it once";
+  }
+  const size_t at = words.find(kNoValue);
+  if (at != std::string::npos && words.ends_with(" missing")) {
+    return words.substr(0, at) + ": stands without its value";
+  }
+  return words;
+}
+
 Status ExplainParseError(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& verb = DeepestVerb(app);
   const std::string path = PathOf(verb);
   std::string thing = path == "lkv" ? "command line" : path.substr(4);
   const std::string wrong = WrongVerb(verb, error);
   if (wrong.empty()) {
-    return InvalidArgument(thing + ": " + error.what() + "; " + path +
+    return InvalidArgument(thing + ": " + WordsOf(error) + "; " + path +
                            " -h shows what it takes");
   }
   std::vector<std::string> names;
@@ -111,13 +129,20 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     return out.Finish(out.Fail(ExplainParseError(app, error)));
   }
-  ExitCode code = ExitCode::kDone;
-  if (app.got_subcommand("run")) code = run.Run(out, interrupt);
-  if (app.got_subcommand("chat")) code = chat.Run(out, interrupt);
-  if (app.got_subcommand("demo")) code = demo.Run(out, interrupt);
-  if (app.got_subcommand("bench")) code = bench.Run(out, interrupt);
-  if (app.got_subcommand("config")) code = config.Run(out);
-  return out.Finish(code);
+  const auto run_verb = [&] {
+    if (app.got_subcommand("run")) return run.Run(out, interrupt);
+    if (app.got_subcommand("chat")) return chat.Run(out, interrupt);
+    if (app.got_subcommand("demo")) return demo.Run(out, interrupt);
+    if (app.got_subcommand("bench")) return bench.Run(out, interrupt);
+    return config.Run(out);
+  };
+  // The engine reports a lack of memory as a Status; a verb's own arrays and
+  // measurements end here.
+  try {
+    return out.Finish(run_verb());
+  } catch (const std::bad_alloc& refusal) {
+    return out.Finish(out.Fail(RefusedMemory("out of memory", refusal)));
+  }
 }
 
 }  // namespace lkv::cli

@@ -1,14 +1,12 @@
 // Everything about `lkv` that needs no model.
-#include "cli/command_line.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/child_process.h"
 #include "options/option_table.h"
+#include "testing/child_process.h"
 
 namespace lkv::cli {
 namespace {
@@ -51,18 +49,72 @@ TEST(CommandLineTest, WrongUseIsSaidInOneLineWithExitCode2) {
                           {"run", "-p", "a", "-n", "99999999999999999999"},
                           {"run", "-p", "a", "--temp", "cold"},
                           {"run", "-p", "a", "--temp", "-1"},
+                          {"run", "-p", "a", "-m", ""},
+                          {"run", "-f", ""},
+                          {"run", "-p", "a", "--config", ""},
+                          {"run", "-p", "a", "--grammar", ""},
+                          {"config", "check", ""},
+                          {"demo", "-f", ""},
+                          {"demo", "--context", "0"},
                           {"run", "-p", "a", "--threads", "0"},
                           {"run", "-p", "a", "--kv-type", "int3"},
                           {"run", "-p", "a", "--activations", "low"},
                           {"run", "-p", "a", "--system", "b"},
                           {"run", "-p", ""},
                           {"bench", "speed", "--depth", "deep"},
+                          {"bench", "kernels", "--filter", "no such kernel"},
+                          {"bench", "kernels", "--passes", "0"},
                           {"bench", "speed", "--budget", "full,much"},
                           {"demo", "--budget", "0%"},
                           {"demo", "--policies", "lru,best"}}) {
     SCOPED_TRACE(testing::PrintToString(words));
     ExpectOneLineError(RunLkv(words), 2);
   }
+}
+
+TEST(CommandLineTest, AnOptionGivenTwiceOrWithoutItsValueIsNamed) {
+  EXPECT_NE(RunLkv({"run", "-p", "a", "-p", "b"})
+                .err.find("run: --prompt: given 2 times, give it once; "),
+            std::string::npos);
+  EXPECT_NE(RunLkv({"config", "show", "--budget"})
+                .err.find("config show: --budget: stands without its value; "),
+            std::string::npos);
+}
+
+// The model is none, so what is wrong must have been said before it was read.
+TEST(CommandLineTest, NumbersOfTheSamplerAreCheckedBeforeTheModelIsLoaded) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"--temp", "nan"},   {"--temp", "101"},          {"--temp", "inf"},
+      {"--top-k", "-1"},   {"--top-p", "0"},           {"--top-p", "nan"},
+      {"--min-p", "1.5"},  {"--min-p", "nan"},         {"--top-p", "-0.5"},
+      {"--min-p", "-0.1"}, {"--repeat-penalty", "0"},  {"--temp", "-inf"},
+      {"--top-p", "1.01"}, {"--repeat-penalty", "nan"}};
+  for (const auto& [option, value] : cases) {
+    for (const char* verb : {"run", "chat"}) {
+      const ChildResult result = RunLkv({verb, "-m", "/no", option, value});
+      ExpectOneLineError(result, 2);
+      EXPECT_NE(result.err.find(value + " is not in "), std::string::npos)
+          << result.err;
+    }
+  }
+}
+
+TEST(CommandLineTest, MoreThreadsThanCoresAreRemarkedOn) {
+  const ChildResult result =
+      RunLkv({"run", "-p", "a", "-m", "/no/such.gguf", "--threads", "256"});
+  EXPECT_EQ(result.err.find("lkv: --threads: 256 threads share the "), 0u)
+      << result.err;
+}
+
+TEST(CommandLineTest, AVariableThatNothingReadsIsRemarkedOn) {
+  ChildOptions options;
+  options.environment = {{"LKV_TEMPERATURE", "1"}};
+  const ChildResult result = RunLkv({"config", "show"}, options);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err.find("lkv: environment: unknown variable "
+                            "'LKV_TEMPERATURE' is ignored; "),
+            0u)
+      << result.err;
 }
 
 // With --json, stdout holds one document whatever happens.
@@ -122,6 +174,34 @@ TEST(CommandLineTest, AMessageShowsControlCharactersInsteadOfObeyingThem) {
   }
 }
 
+TEST(CommandLineTest, KernelRowsHoldEveryFieldOfTheInterface) {
+  const ChildResult result =
+      RunLkv({"bench", "kernels", "--filter", "tile4/x8", "--passes", "1",
+              "--threads", "1", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const nlohmann::json rows = nlohmann::json::parse(result.out)["rows"];
+  ASSERT_EQ(rows.size(), 4u);
+  for (const nlohmann::json& row : rows) {
+    for (const char* field : {"kernel", "isa", "n", "threads", "gb_s",
+                              "gflop_s", "ratio_to_stream"}) {
+      EXPECT_TRUE(row.contains(field)) << field;
+    }
+    EXPECT_NE(row["gb_s"].is_null(), row["gflop_s"].is_null());
+    EXPECT_EQ(row["gb_s"].is_null(), row["ratio_to_stream"].is_null());
+  }
+}
+
+// Sanitizers reserve terabytes of addresses.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(CommandLineTest, AMeasurementThatGetsNoMemoryIsAnError) {
+  ChildOptions little;
+  little.address_limit_bytes = 200'000'000;
+  const ChildResult result = RunLkv({"bench", "kernels"}, little);
+  ExpectOneLineError(result, 1);
+  EXPECT_NE(result.err.find("256.0 MiB"), std::string::npos) << result.err;
+}
+#endif
+
 TEST(CommandLineTest, AnEmptyStdinIsAnEmptyPrompt) {
   const ChildResult result = RunLkv({"run"});
   ExpectOneLineError(result, 2);
@@ -176,6 +256,7 @@ TEST(CommandLineTest, EveryVerbShowsAnExample) {
                                                {"demo", "-h"},
                                                {"bench", "-h"},
                                                {"bench", "speed", "-h"},
+                                               {"bench", "kernels", "-h"},
                                                {"config", "-h"},
                                                {"config", "show", "-h"},
                                                {"config", "check", "-h"},

@@ -57,7 +57,10 @@ void ConfigVerb::AddTo(CLI::App& app) {
 
   CLI::App* check =
       verb_->add_subcommand("check", "Say whether a file would be accepted");
-  check->add_option("file", file_, "YAML file")->required()->type_name("FILE");
+  check->add_option("file", file_, "YAML file")
+      ->required()
+      ->type_name("FILE")
+      ->check(NamesSomething());
   check->add_flag("--json", json_, "Print one JSON document");
   check->footer("Example:\n  lkv config check my.yaml");
 

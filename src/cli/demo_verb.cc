@@ -27,10 +27,11 @@ void DemoVerb::AddTo(CLI::App& app) {
   verb->add_option("--context", context_tokens_,
                    "Tokens of the text that are read as a prompt [4096]")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1u, 1u << 24));
   auto* file = verb->add_option("-f,--file", text_file_,
                                 "Another text; then no question is asked")
-                   ->type_name("FILE");
+                   ->type_name("FILE")
+                   ->check(NamesSomething());
   verb->add_flag("--source-table", source_table_,
                  "The conditions of the source document's comparison: 1,024 "
                  "tokens in, 2,048 out")

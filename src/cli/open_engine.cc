@@ -1,5 +1,8 @@
 #include "cli/open_engine.h"
 
+#include <string>
+
+#include "base/machine.h"
 #include "cli/exit_code.h"
 #include "cli/output.h"
 
@@ -7,6 +10,12 @@ namespace lkv::cli {
 
 Result<std::unique_ptr<Engine>> OpenEngine(const EngineOptions& options,
                                            Interrupt& interrupt) {
+  if (const uint32_t n_cores = UsableCores(); options.n_threads > n_cores) {
+    PrintError("--threads: " + std::to_string(options.n_threads) +
+               " threads share the " + std::to_string(n_cores) +
+               " cores this process may use, which slows them down; leave it "
+               "out to use each core once");
+  }
   Progress progress("loading");
   progress.Show(options.model_path);
   interrupt.EndAtOnce();

@@ -4,14 +4,14 @@
 
 #include <memory>
 
-#include "cli/arguments.h"
 #include "cli/interrupt.h"
 #include "engine/engine.h"
+#include "lookaheadkv/status.h"
 
 namespace lkv::cli {
 
-// Says on stderr which weights could not be carried exactly. Afterwards Ctrl-C
-// sets the interrupt's flag.
+// Says on stderr when there are more threads than cores, and which weights
+// could not be carried exactly. Afterwards Ctrl-C sets the interrupt's flag.
 Result<std::unique_ptr<Engine>> OpenEngine(const EngineOptions& options,
                                            Interrupt& interrupt);
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "cli/arguments.h"
 #include "cli/output.h"
 
 namespace lkv::cli {
@@ -49,6 +50,7 @@ void PromptArguments::AddTo(CLI::App& app) {
   app.add_option("-f,--file", file_,
                  "File that holds the prompt, - for stdin (the default)")
       ->type_name("FILE")
+      ->check(NamesSomething())
       ->excludes(text);
   app.add_flag("--chat", chat_,
                "Take the prompt as the user's turn of a chat, by the model's "
@@ -96,32 +98,29 @@ Result<Prompt> PromptArguments::Tokenize(const Tokenizer& tokenizer,
 void SamplerArguments::AddTo(CLI::App& app) {
   app.add_option("--temp", options_.temperature,
                  "Temperature; 0 (the default) takes the most likely token")
-      ->type_name("T")
-      ->check(CLI::Range(0.0, 100.0));
+      ->type_name("T");
   app.add_option("--top-k", options_.top_k,
                  "Draw from the K most likely tokens; 0: all [40]")
-      ->type_name("K")
-      ->check(CLI::Range(0, 1 << 30));
+      ->type_name("K");
   app.add_option("--top-p", options_.top_p,
                  "Draw from the likeliest tokens holding this mass; 1: all "
                  "[0.95]")
-      ->type_name("P")
-      ->check(CLI::Range(0.0, 1.0));
+      ->type_name("P");
   app.add_option("--min-p", options_.min_p,
                  "Least probability, as a share of the likeliest [0.05]")
-      ->type_name("P")
-      ->check(CLI::Range(0.0, 1.0));
+      ->type_name("P");
   app.add_option("--repeat-penalty", options_.repeat_penalty,
                  "Divides the odds of the last 64 tokens; 1: off [1]")
-      ->type_name("R")
-      ->check(CLI::Range(0.01, 100.0));
+      ->type_name("R");
   app.add_option("--grammar", grammar_file_,
                  "GBNF grammar that the answer must follow")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(NamesSomething());
 }
 
 Result<SamplerOptions> SamplerArguments::ToOptions(
     const CacheOptions& cache) const {
+  if (Status s = CheckSamplerNumbers(options_); !s.ok()) return s;
   SamplerOptions options = options_;
   options.seed = static_cast<uint32_t>(cache.seed);
   if (grammar_file_) {
@@ -132,6 +131,7 @@ Result<SamplerOptions> SamplerArguments::ToOptions(
                              ": is empty; give a GBNF grammar");
     }
     options.grammar = std::move(*grammar);
+    options.grammar_name = *grammar_file_;
   }
   return options;
 }

@@ -46,7 +46,8 @@ class PromptArguments {
 class SamplerArguments {
  public:
   void AddTo(CLI::App& app);
-  // kNotFound when the grammar file cannot be read.
+  // kInvalidArgument: a number out of its range. kNotFound: the grammar file
+  // cannot be read.
   Result<SamplerOptions> ToOptions(const CacheOptions& cache) const;
 
  private:

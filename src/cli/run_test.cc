@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/child_process.h"
+#include "testing/child_process.h"
 #include "testing/test_paths.h"
 
 namespace lkv::cli {
@@ -44,6 +44,30 @@ TEST(DemoTest, RowsAreTheFullCacheAndThePoliciesAskedFor) {
   EXPECT_EQ(document["rows"][1]["policy"], "fifo");
   EXPECT_EQ(document["rows"][2]["policy"], "random");
   EXPECT_EQ(document["context_tokens"], 480);
+}
+
+TEST(RunTest, WhatCannotFitIsRefusedBeforeTheWeightsAreRead) {
+  const std::string damaged = testing::TempDir() + "damaged_weights.gguf";
+  std::filesystem::copy_file(TestModelPath(), damaged,
+                             std::filesystem::copy_options::overwrite_existing);
+  {
+    std::fstream file(damaged, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-4096, std::ios::end);
+    file << std::string(4096, '\xff');  // scales that are no numbers
+  }
+  const std::vector<std::string> words = {
+      "run", "-m", damaged, "-p", "a", "--allow-beyond-trained", "-n"};
+  const auto run = [&](const std::string& n) {
+    std::vector<std::string> all = words;
+    all.push_back(n);
+    return RunLkv(all);
+  };
+  EXPECT_EQ(run("1").exit_code, 3);
+  const ChildResult result = run("16000000");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.err.find("shorter context"), std::string::npos)
+      << result.err;
+  std::filesystem::remove(damaged);
 }
 
 TEST(RunTest, JsonHoldsEveryFieldOfTheInterface) {
@@ -174,6 +198,7 @@ TEST(RunTest, ABrokenGrammarIsWrongUse) {
   const ChildResult result =
       RunLkv(WithModel({"run", "-p", "a", "--grammar", path}));
   EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_TRUE(result.err.starts_with("lkv: " + path + ":1: ")) << result.err;
 }
 
 TEST(RunTest, AGrammarShapesTheAnswer) {

@@ -2,9 +2,9 @@
 
 #include <array>
 #include <cstdio>
-#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/budget_notice.h"
 #include "cli/cache_map.h"
@@ -21,6 +21,11 @@ struct RunVerb::Inputs {
   std::string text;
   SamplerOptions sampler;
   EngineOptions engine;
+};
+
+struct RunVerb::Request {
+  std::vector<int32_t> prompt;
+  SequenceOptions admission;
 };
 
 void RunVerb::AddTo(CLI::App& app) {
@@ -61,30 +66,49 @@ Result<RunVerb::Inputs> RunVerb::ReadInputs() const {
 }
 
 ExitCode RunVerb::Run(Output& out, Interrupt& interrupt) const {
-  const auto inputs = ReadInputs();
+  auto inputs = ReadInputs();
   if (!inputs.ok()) return out.Fail(inputs.status());
+  // So that a prompt that is too long, or needs too much memory, is refused
+  // before the weights are loaded.
+  Request request;
+  inputs->engine.first_sequence =
+      [&](const Tokenizer& tokenizer) -> Result<SequenceOptions> {
+    auto read = ReadRequest(*inputs, tokenizer);
+    if (!read.ok()) return read.status();
+    request = std::move(*read);
+    return request.admission;
+  };
   const auto engine = OpenEngine(inputs->engine, interrupt);
   if (!engine.ok()) return out.Fail(engine.status());
-  return Answer(**engine, *inputs, out, interrupt);
+  return Answer(**engine, *inputs, request, out, interrupt);
 }
 
-ExitCode RunVerb::Answer(Engine& engine, const Inputs& inputs, Output& out,
+Result<RunVerb::Request> RunVerb::ReadRequest(
+    const Inputs& inputs, const Tokenizer& tokenizer) const {
+  auto prompt =
+      prompt_.Tokenize(tokenizer, inputs.text, inputs.cache.pin_system);
+  if (!prompt.ok()) return prompt.status();
+  Request request;
+  request.admission.cache = inputs.cache;
+  request.admission.prompt_tokens =
+      static_cast<uint32_t>(prompt->tokens.size());
+  request.admission.max_new_tokens = max_new_tokens_;
+  request.admission.pinned = std::move(prompt->pinned);
+  request.prompt = std::move(prompt->tokens);
+  return request;
+}
+
+ExitCode RunVerb::Answer(Engine& engine, const Inputs& inputs,
+                         const Request& request, Output& out,
                          const Interrupt& interrupt) const {
-  const auto prompt = prompt_.Tokenize(engine.tokenizer(), inputs.text,
-                                       inputs.cache.pin_system);
-  if (!prompt.ok()) return out.Fail(prompt.status());
-  SequenceOptions admission;
-  admission.cache = inputs.cache;
-  admission.prompt_tokens = static_cast<uint32_t>(prompt->tokens.size());
-  admission.max_new_tokens = max_new_tokens_;
-  admission.pinned = prompt->pinned;
+  const SequenceOptions& admission = request.admission;
   const auto sequence = engine.Start(admission);
   if (!sequence.ok()) return out.Fail(sequence.status());
   NoticeRaisedBudget(admission, engine.architecture().kv_shape(),
                      (*sequence)->stats());
 
   Turn turn;
-  turn.prompt = prompt->tokens;
+  turn.prompt = request.prompt;
   turn.max_new_tokens = max_new_tokens_;
   turn.ignore_eos = ignore_eos_;
   turn.sampler = inputs.sampler;
@@ -105,7 +129,7 @@ ExitCode RunVerb::Answer(Engine& engine, const Inputs& inputs, Output& out,
   GenerationReport report{
       *generation, admission.prompt_tokens, inputs.cache, {}};
   if (measure_hits_ && !generation->tokens.empty() && !cancelled()) {
-    const std::array parts = {ForcedPart{prompt->tokens, generation->tokens}};
+    const std::array parts = {ForcedPart{request.prompt, generation->tokens}};
     progress.Show("measuring hit rates");
     const auto hits = MeasureHitRates(engine, parts, {&admission, 1},
                                       {.cancelled = cancelled});
@@ -118,11 +142,11 @@ ExitCode RunVerb::Answer(Engine& engine, const Inputs& inputs, Output& out,
   }
 
   // Whoever closed stdout wants no more words either.
-  if (json_ ? !out.Write(DumpJson(ReportAsJson(report))) : !out.Write("")) {
+  if (!out.Write(json_ ? DumpJson(ReportAsJson(report)) : "")) {
     return ExitCode::kFailed;
   }
   if (explain_) {
-    std::vector<int32_t> tokens = prompt->tokens;
+    std::vector<int32_t> tokens = request.prompt;
     tokens.insert(tokens.end(), generation->tokens.begin(),
                   generation->tokens.end());
     std::fputs(CacheMap(**sequence, engine.architecture().kv_shape(), tokens,

@@ -18,10 +18,13 @@ class RunVerb {
   ExitCode Run(Output& out, Interrupt& interrupt) const;
 
  private:
-  struct Inputs;  // everything that can be wrong before the model is loaded
+  struct Inputs;   // everything that can be wrong before the model is loaded
+  struct Request;  // the prompt as the model's vocabulary has it
   Result<Inputs> ReadInputs() const;
-  ExitCode Answer(Engine& engine, const Inputs& inputs, Output& out,
-                  const Interrupt& interrupt) const;
+  Result<Request> ReadRequest(const Inputs& inputs,
+                              const Tokenizer& tokenizer) const;
+  ExitCode Answer(Engine& engine, const Inputs& inputs, const Request& request,
+                  Output& out, const Interrupt& interrupt) const;
 
   ModelArguments model_;
   ConfigArguments config_;

@@ -9,7 +9,7 @@
 namespace lkv {
 namespace {
 
-// "96.5 MiB of weights, 12.0 MiB of KV cache and 80.0 MiB to work with"
+// "96.5 MiB of weights + 80.0 MiB to work with + 12.0 MiB of KV cache"
 std::string PartsText(const MemoryNeed& need) {
   std::string text;
   const auto add = [&](uint64_t n_bytes, const char* of_what) {
@@ -70,12 +70,12 @@ Status CheckFits(const std::string& what, const MemoryNeed& need,
                        " are free; free some or choose " + smaller);
   }
   if (need.address_bytes > left.address_bytes) {
-    return OutOfMemory(needs + FormatBytes(need.address_bytes) +
-                       " of addresses (" + PartsText(need) +
-                       " and what they are padded with), but the limits of "
-                       "this process (ulimit -v, -d) leave " +
-                       FormatBytes(left.address_bytes) +
-                       "; raise them or choose " + smaller);
+    return OutOfMemory(
+        needs + FormatBytes(need.address_bytes) + " of addresses, those of " +
+        FormatBytes(need.weight_bytes) +
+        " of weights among them, but the limits of this process "
+        "(ulimit -v, -d) leave " +
+        FormatBytes(left.address_bytes) + "; raise them or choose " + smaller);
   }
   return Status();
 }

@@ -1,7 +1,7 @@
 // What stands between a request and the work: its length against the context,
 // and the memory it will take against what the machine leaves.
 //
-// Pure but for CheckMemory's look at the machine (100 us).
+// Pure but for ReadMemoryLeft's look at the machine (100 us).
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct MemoryNeed {
   uint64_t weight_bytes = 0;
   uint64_t working_bytes = 0;  // vocabulary, activations, scratch
   uint64_t kv_bytes = 0;
-  // Addresses to be mapped, filled or not.
+  // Addresses still to be mapped, filled or not.
   uint64_t address_bytes = 0;
 
   uint64_t fill_bytes() const {

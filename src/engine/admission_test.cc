@@ -67,7 +67,7 @@ TEST(CatchRefusedMemoryTest, NamesWhatWasRefused) {
   }
 }
 
-TEST(CatchRefusedMemoryTest, MemoryOfAContainerCounts) {
+TEST(CatchRefusedMemoryTest, PlainBadAllocIsALackOfMemoryToo) {
   EXPECT_EQ(CatchRefusedMemory("m", []() -> Status { throw std::bad_alloc(); })
                 .code(),
             StatusCode::kOutOfMemory);

@@ -167,14 +167,18 @@ const std::vector<std::string>& Engine::weight_notes() const {
 uint32_t Engine::n_threads() const { return state_->team->n_threads(); }
 
 void Engine::SetObserver(AttentionObserver* observer) {
-  state_->cache->SetObserver(observer);
+  try {
+    state_->cache->SetObserver(observer);
+  } catch (const std::bad_alloc&) {
+    state_->cache_is_torn = true;
+  }
 }
 
 Status Engine::State::CheckUsable() const {
-  if (!half_admitted) return Status();
+  if (!cache_is_torn) return Status();
   return OutOfMemory(
-      "engine: memory ran out while a sequence was admitted; open the model "
-      "again");
+      "engine: memory ran out while its cache grew; free some or raise the "
+      "limits of this process (ulimit -v, -d), then open the model again");
 }
 
 Status Engine::State::CheckSequencesFit() const {
@@ -209,13 +213,14 @@ Result<std::unique_ptr<Sequence>> Engine::Start(
         state->times.step_us.reserve(
             std::min<size_t>(options.max_new_tokens, kReservedSteps));
         state_->sequences.reserve(state_->sequences.size() + 1);
-        state_->half_admitted = true;
+        // Stays so if AddSequence throws.
+        state_->cache_is_torn = true;
         Result<SequenceId> id = state_->cache->AddSequence(options);
-        state_->half_admitted = false;
+        state_->cache_is_torn = false;
         if (!id.ok()) return id.status();
         state->id = *id;
-        state_->sequences.push_back(state.get());
         std::unique_ptr<Sequence> sequence(new Sequence(std::move(state)));
+        state_->sequences.push_back(sequence->state_.get());
         if (Status s = state_->CheckSequencesFit(); !s.ok()) return s;
         return sequence;
       });

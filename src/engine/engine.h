@@ -162,7 +162,8 @@ class Engine {
       const std::function<void(uint32_t)>& progress,
       const std::function<bool()>& cancelled);
 
-  // Watches the attention of every sequence; nullptr = none.
+  // Watches the attention of every sequence; nullptr = none. Should there be no
+  // memory for it, the next step says so (kOutOfMemory).
   void SetObserver(AttentionObserver* observer);
 
   struct State;  // engine_state.h

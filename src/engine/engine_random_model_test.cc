@@ -303,6 +303,37 @@ TEST_F(RandomModelTest, TooFewAddressesAreSaidAndNeverEndTheProcess) {
               code(StatusCode::kOutOfMemory), "ulimit -v");
   EXPECT_EXIT(RunWithAddresses(Path(), 1024 * kMiB), code(StatusCode::kOk), "");
 }
+
+// Watches nothing.
+class IdleObserver final : public AttentionObserver {
+ public:
+  void OnAttention(const AttentionSample&) override {}
+};
+
+// Ends the process with the verdict of a step after a long sequence, which had
+// no observer, was given one without memory for it.
+[[noreturn]] void ObserveWithoutMemory(const std::string& path) {
+  EngineOptions options = RandomOptions(path);
+  options.allow_beyond_trained = true;
+  auto engine = Engine::Open(options);
+  SequenceOptions long_text;
+  long_text.cache.policy = PolicyName::kFull;
+  // Its masses are buffers of 50 MB, beyond what malloc serves from its heap.
+  long_text.prompt_tokens = 400'000;
+  auto sequence = (*engine)->Start(long_text);
+  constexpr rlimit kNoMoreAddresses = {.rlim_cur = 1, .rlim_max = 1};
+  setrlimit(RLIMIT_AS, &kNoMoreAddresses);
+  IdleObserver observer;
+  (*engine)->SetObserver(&observer);
+  const Status status = (*sequence)->Decode(7);
+  std::_Exit(static_cast<int>(status.code()));
+}
+
+TEST_F(RandomModelTest, NoMemoryForAnObserverIsSaidByTheNextStep) {
+  EXPECT_EXIT(
+      ObserveWithoutMemory(Path()),
+      testing::ExitedWithCode(static_cast<int>(StatusCode::kOutOfMemory)), "");
+}
 #endif
 
 TEST_F(RandomModelTest, AutoBaseWindowIsAQuarterOfTheLongestSequence) {

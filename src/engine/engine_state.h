@@ -44,10 +44,10 @@ struct Engine::State {
   std::vector<uint32_t> logit_rows;
   std::vector<float> batch_logits;  // [sequences of the batch, vocab_size]
 
-  // True after the cache ran out of memory within an admission: its parts no
-  // longer fit each other.
-  bool half_admitted = false;
-  Status CheckUsable() const;  // kOutOfMemory when half_admitted
+  // True after the cache ran out of memory while it grew for a sequence or an
+  // observer: its parts no longer fit each other, and no step may run.
+  bool cache_is_torn = false;
+  Status CheckUsable() const;  // kOutOfMemory when cache_is_torn
 
   // kOutOfMemory unless all sequences can fill their budgets, or hold the texts
   // announced, in the memory that the machine leaves.

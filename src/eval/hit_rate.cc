@@ -48,7 +48,14 @@ HitRateMeter::HitRateMeter(const KvShape& shape, const ProtectedEnds& ends,
       ends_(ends),
       logs_(logs.begin(), logs.end()),
       lanes_(shape.n_lanes()) {
-  for (Lane& lane : lanes_) lane.sums.resize(logs_.size());
+  uint32_t n_positions = 0;
+  for (const ResidencyLog* log : logs_) {
+    n_positions = std::max(n_positions, log->n_positions());
+  }
+  for (Lane& lane : lanes_) {
+    lane.sums.resize(logs_.size());
+    lane.order.reserve(n_positions);
+  }
 }
 
 void HitRateMeter::OnAttention(const AttentionSample& sample) {

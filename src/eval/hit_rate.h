@@ -14,7 +14,6 @@
 #include "engine/engine.h"
 #include "eval/forced_run.h"
 #include "lookaheadkv/hit_rates.h"
-#include "lookaheadkv/options.h"
 #include "lookaheadkv/status.h"
 #include "policy/protection.h"
 
@@ -38,6 +37,10 @@ class ResidencyLog {
   uint32_t n_samples() const {
     return static_cast<uint32_t>(query_pos_.size());
   }
+  // Positions up to the newest sample's query, itself included.
+  uint32_t n_positions() const {
+    return query_pos_.empty() ? 0 : query_pos_.back() + 1;
+  }
   // Requires pos <= the sample's query position.
   bool IsResident(int sample, uint32_t lane, uint32_t pos) const {
     const std::vector<uint64_t>& bits =
@@ -55,8 +58,8 @@ class ResidencyLog {
 // may run for different lanes at the same time.
 class HitRateMeter final : public AttentionObserver {
  public:
-  // `logs` must outlive the meter. `ends`: the tokens that every policy keeps,
-  // so that none earns a hit by them.
+  // `logs`, which must be complete, must outlive the meter. `ends`: the tokens
+  // that every policy keeps, so that none earns a hit by them.
   HitRateMeter(const KvShape& shape, const ProtectedEnds& ends,
                std::span<const ResidencyLog* const> logs);
 

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/admission.h"
 #include "engine/engine.h"
 #include "eval/forced_run.h"
 #include "eval/hit_rate.h"
@@ -57,6 +58,10 @@ struct Session::State {
   Result<std::vector<int32_t>> TokenizePrompt(std::string_view prompt,
                                               PromptForm form);
   Result<std::vector<int32_t>> TokenizeMessage(std::string_view message);
+  Result<Reply> Generate(std::string_view prompt,
+                         const GenerateOptions& options,
+                         const TextCallback& on_text,
+                         const CancelCallback& cancelled);
 
   Engine* engine = nullptr;
   SequenceOptions options;
@@ -108,15 +113,13 @@ Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
-Result<Reply> Session::Generate(std::string_view prompt,
-                                const GenerateOptions& options,
-                                const TextCallback& on_text,
-                                const CancelCallback& cancelled) {
-  State& state = *state_;
-  Result<std::vector<int32_t>> tokens =
-      state.TokenizePrompt(prompt, options.form);
+Result<Reply> Session::State::Generate(std::string_view prompt,
+                                       const GenerateOptions& options,
+                                       const TextCallback& on_text,
+                                       const CancelCallback& cancelled) {
+  Result<std::vector<int32_t>> tokens = TokenizePrompt(prompt, options.form);
   if (!tokens.ok()) return tokens.status();
-  std::vector<int32_t> feed = state.pending;
+  std::vector<int32_t> feed = pending;
   feed.insert(feed.end(), tokens->begin(), tokens->end());
 
   Turn turn;
@@ -124,22 +127,22 @@ Result<Reply> Session::Generate(std::string_view prompt,
   turn.max_new_tokens = options.max_new_tokens;
   turn.ignore_eos = options.ignore_eos;
   turn.sampler = ToSamplerOptions(options);
-  const uint32_t n_before = state.sequence->n_tokens();
-  const StepTimes before = state.sequence->times();
+  const uint32_t n_before = sequence->n_tokens();
+  const StepTimes before = sequence->times();
   Result<Generation> generation =
-      state.engine->Continue(*state.sequence, turn, on_text, {}, cancelled);
+      engine->Continue(*sequence, turn, on_text, {}, cancelled);
   if (!generation.ok()) return generation.status();
 
-  const size_t n_fed = state.sequence->n_tokens() - n_before;
+  const size_t n_fed = sequence->n_tokens() - n_before;
   if (n_fed >= feed.size()) {  // else cancelled within the prompt
     const std::span<const int32_t> drawn(generation->tokens);
     const auto decoded = drawn.first(n_fed - feed.size());
-    const auto pending = drawn.subspan(decoded.size());
-    state.pending.assign(pending.begin(), pending.end());
-    state.turns.push_back({std::move(feed), {decoded.begin(), decoded.end()}});
+    const auto not_fed = drawn.subspan(decoded.size());
+    pending.assign(not_fed.begin(), not_fed.end());
+    turns.push_back({std::move(feed), {decoded.begin(), decoded.end()}});
     if (options.form == PromptForm::kChat) {
-      state.messages.push_back({"user", std::string(prompt)});
-      state.messages.push_back({"assistant", generation->text});
+      messages.push_back({"user", std::string(prompt)});
+      messages.push_back({"assistant", generation->text});
     }
   }
 
@@ -158,6 +161,15 @@ Result<Reply> Session::Generate(std::string_view prompt,
   return reply;
 }
 
+Result<Reply> Session::Generate(std::string_view prompt,
+                                const GenerateOptions& options,
+                                const TextCallback& on_text,
+                                const CancelCallback& cancelled) {
+  return CatchRefusedMemory("session", [&] {
+    return state_->Generate(prompt, options, on_text, cancelled);
+  });
+}
+
 SessionMemory Session::memory() const {
   const SequenceStats stats = state_->sequence->stats();
   SessionMemory memory;
@@ -171,14 +183,16 @@ SessionMemory Session::memory() const {
 
 Result<HitRates> Session::MeasureHitRates() const {
   const State& state = *state_;
-  std::vector<ForcedPart> parts;
-  for (const State::FedTurn& turn : state.turns) {
-    parts.push_back({turn.prefill, turn.decode});
-  }
-  Result<std::vector<HitRates>> rates = lkv::MeasureHitRates(
-      *state.engine, parts, {&state.options, 1}, HitRateOptions{});
-  if (!rates.ok()) return rates.status();
-  return (*rates)[0];
+  return CatchRefusedMemory("hit rates", [&]() -> Result<HitRates> {
+    std::vector<ForcedPart> parts;
+    for (const State::FedTurn& turn : state.turns) {
+      parts.push_back({turn.prefill, turn.decode});
+    }
+    Result<std::vector<HitRates>> rates = lkv::MeasureHitRates(
+        *state.engine, parts, {&state.options, 1}, HitRateOptions{});
+    if (!rates.ok()) return rates.status();
+    return (*rates)[0];
+  });
 }
 
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}

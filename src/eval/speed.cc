@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <memory>
-#include <span>
 
-#include "base/check.h"
+#include "base/thread_team.h"
 #include "eval/stream_probe.h"
 
 namespace lkv {
@@ -34,14 +33,16 @@ uint32_t PromptOf(uint32_t depth_tokens) { return std::max(depth_tokens, 1u); }
 
 class SpeedRun {
  public:
-  SpeedRun(Engine& engine, const SpeedOptions& options,
+  // `team`: as many threads as the engine's, for the plain read.
+  SpeedRun(Engine& engine, ThreadTeam& team, const SpeedOptions& options,
            const std::function<bool()>& cancelled)
       : engine_(engine),
         options_(options),
         cancelled_(cancelled),
-        probe_(engine.n_threads()) {}
+        probe_(team) {}
 
-  // Refuses at once what a row would be refused for after minutes.
+  // Refuses at once what the first sequence of a row would be refused for after
+  // minutes.
   Status CheckAdmission(const CacheOptions& cache, uint32_t n_prompt,
                         uint32_t n_new) {
     return engine_.Start(OptionsFor(cache, n_prompt, n_new)).status();
@@ -162,7 +163,10 @@ Result<std::vector<SpeedRow>> MeasureSpeed(
   }
   const std::vector<uint32_t> depths =
       options.gen_tokens > 0 ? options.depths : std::vector<uint32_t>();
-  SpeedRun run(engine, options, cancelled);
+  Result<std::unique_ptr<ThreadTeam>> team =
+      ThreadTeam::Create(engine.n_threads());
+  if (!team.ok()) return team.status();
+  SpeedRun run(engine, **team, options, cancelled);
   for (const CacheOptions& cache : caches) {
     for (uint32_t n_tokens : options.prefill_tokens) {
       Status s = run.CheckAdmission(cache, n_tokens, 0);

@@ -2,6 +2,7 @@
 // different runs and machines can be compared as shares of it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/aligned_buffer.h"
@@ -9,19 +10,21 @@
 
 namespace lkv {
 
+// Reads n_bytes, a multiple of 64, once with all threads of the team and does
+// nothing with them.
+void StreamRead(ThreadTeam& team, const uint8_t* data, size_t n_bytes);
+
 class StreamProbe {
  public:
   // Holds 256 MiB, well above the last-level caches of today's machines.
-  explicit StreamProbe(uint32_t n_threads);
+  explicit StreamProbe(ThreadTeam& team);
 
   // Reads the buffer once with all threads; 10^9 bytes per second. About 10 ms.
   double MeasureGigabytesPerSecond();
 
  private:
-  ThreadTeam team_;
-  AlignedBuffer<uint64_t> buffer_;
-  // Where the sums go, so that no read can be left out.
-  AlignedBuffer<uint64_t> sums_;  // [n_threads, one cache line]
+  ThreadTeam& team_;
+  AlignedBuffer<uint8_t> buffer_;
 };
 
 }  // namespace lkv

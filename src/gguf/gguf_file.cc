@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/printable_text.h"
 #include "ggml.h"
 #include "gguf.h"
 #include "gguf/gguf_scan.h"
@@ -184,7 +185,7 @@ struct GgufFile::State {
     }
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (!index.emplace(tensors[i].name, i).second) {
-        return Corrupt(path + ": tensor " + QuoteForMessage(tensors[i].name) +
+        return Corrupt(path + ": tensor " + Quoted(tensors[i].name) +
                        " is in two parts; fetch all parts of one model");
       }
     }

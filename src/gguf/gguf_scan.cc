@@ -3,8 +3,10 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <string_view>
 #include <unordered_set>
 
+#include "base/printable_text.h"
 #include "ggml.h"
 #include "gguf.h"
 #include "gguf/quant_types.h"
@@ -106,7 +108,7 @@ class Scan {
     if (!cursor_.Read(&magic) ||
         std::memcmp(magic.data(), GGUF_MAGIC, magic.size()) != 0) {
       return Corrupt(path_ + ": is not a GGUF file (it starts with " +
-                     QuoteForMessage({magic.data(), magic.size()}) +
+                     Quoted({magic.data(), magic.size()}) +
                      "); give a GGUF model file");
     }
     uint32_t version = 0;
@@ -142,10 +144,10 @@ class Scan {
     if (!cursor_.ReadString(&key)) {
       return EndsIn("metadata key " + std::to_string(index));
     }
-    const std::string name = "key " + QuoteForMessage(key);
+    const std::string name = "key " + Quoted(key);
     if (key.empty() || key.find('\0') != key.npos) {
       return Damaged("metadata key " + std::to_string(index) +
-                     " has the name " + QuoteForMessage(key) +
+                     " has the name " + Quoted(key) +
                      ", but must have one without NUL bytes");
     }
     if (!keys_.insert(key).second) return Damaged(name + " appears twice");
@@ -221,11 +223,11 @@ class Scan {
     if (!cursor_.ReadString(&tensor_name)) {
       return EndsIn("the name of tensor " + std::to_string(index));
     }
-    const std::string name = "tensor " + QuoteForMessage(tensor_name);
+    const std::string name = "tensor " + Quoted(tensor_name);
     if (tensor_name.size() >= GGML_MAX_NAME ||
         tensor_name.find('\0') != tensor_name.npos) {
       return Damaged("tensor " + std::to_string(index) + " has the name " +
-                     QuoteForMessage(tensor_name) +
+                     Quoted(tensor_name) +
                      ", but must have one without NUL bytes, of at most " +
                      std::to_string(GGML_MAX_NAME - 1));
     }
@@ -319,15 +321,6 @@ class Scan {
 };
 
 }  // namespace
-
-std::string QuoteForMessage(std::string_view name) {
-  std::string quoted = "'";
-  for (char c : name.substr(0, GGML_MAX_NAME)) {
-    bool printable = c >= 0x20 && c < 0x7f;
-    quoted += printable ? c : '?';
-  }
-  return quoted + (name.size() > GGML_MAX_NAME ? "...'" : "'");
-}
 
 Status CheckGguf(const std::string& path, std::span<const uint8_t> bytes) {
   return Scan(path, bytes).Run();

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "lookaheadkv/status.h"
 
@@ -19,8 +18,5 @@ namespace lkv {
 // `bytes`; O(size of the metadata) time, a few words of memory per key and
 // tensor. `path` serves messages only.
 Status CheckGguf(const std::string& path, std::span<const uint8_t> bytes);
-
-// A name from a file as it may be shown: bounded, printable ASCII, in quotes.
-std::string QuoteForMessage(std::string_view name);
 
 }  // namespace lkv

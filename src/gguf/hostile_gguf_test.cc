@@ -92,7 +92,7 @@ std::vector<HostileFile> HostileFiles() {
            .Header(0, 1)
            .Key("\x1b[31mred\n", static_cast<GgufBytes::Type>(77), 1ull)
            .bytes(),
-       "'?[31mred?'"},
+       "'\\x1b[31mred\\x0a'"},
       {"NanSetting",
        make()
            .Header(0, 1)
@@ -156,7 +156,7 @@ std::vector<HostileFile> HostileFiles() {
            .Pad()
            .Raw(std::string(64, '\0'))
            .bytes(),
-       "has the name 'a?b'"},
+       "has the name 'a\\x00b'"},
       {"TensorTwice",
        make()
            .Header(2, 0)

@@ -7,6 +7,7 @@
 // the other tokens of a step change a token's result.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "base/thread_team.h"
@@ -24,7 +25,9 @@ struct CpuExecutorOptions {
   uint32_t max_step_tokens = 512;  // sizes the working memory
 };
 
-// Bytes of working memory that MakeCpuExecutor allocates.
+// Bytes of working memory that MakeCpuExecutor allocates, and in how many
+// buffers that may be large.
+inline constexpr uint64_t kCpuExecutorBuffers = 14;
 uint64_t CpuExecutorWorkingBytes(const Architecture& architecture,
                                  const CpuExecutorOptions& options);
 

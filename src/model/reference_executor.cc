@@ -104,6 +104,11 @@ TokenRows View(const Rows& rows) {
   return {rows.values.data(), rows.n_columns};
 }
 
+// Columns of one head.
+TokenRows HeadOf(const Rows& rows, size_t head, size_t head_dim) {
+  return {rows.values.data() + head * head_dim, rows.n_columns};
+}
+
 class ReferenceExecutor final : public Executor {
  public:
   ReferenceExecutor(const GgufFile& file, Architecture architecture);
@@ -195,8 +200,11 @@ Rows ReferenceExecutor::Attend(const Rows& x, uint32_t layer_index,
   FinishHeads(layer.k_norm, positions, &k);
 
   Rows heads = NewRows(x.n_rows, q.n_columns);
+  for (uint32_t head = 0; head < arch_.n_kv_heads; ++head) {
+    cache.Append(layer_index, head, HeadOf(k, head, arch_.head_dim),
+                 HeadOf(v, head, arch_.head_dim));
+  }
   team_.Run([&](TeamMember& me) {
-    cache.Append(me, layer_index, View(k), View(v));
     cache.Attend(me, layer_index, View(q), heads.values.data(),
                  heads.n_columns);
   });

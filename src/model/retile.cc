@@ -1,3 +1,5 @@
+#include "model/retile.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -5,10 +7,10 @@
 #include <limits>
 #include <span>
 
+#include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "kernels/kernel_table.h"
 #include "model/gguf_blocks.h"
-#include "model/weights.h"
 
 namespace lkv {
 namespace {
@@ -45,11 +47,12 @@ bool StoreBlock(const Block8& block, uint32_t r, Tile8x16* tile) {
   return IsFiniteF16(block.scale[0]) && IsFiniteF16(block.scale[1]);
 }
 
-// The rows of a tensor that one thread re-tiles, [begin, end) row tiles.
+// The rows of a tensor that one item re-tiles, [begin, end) row tiles.
 struct TileRange {
   const GgufTensor& tensor;
-  WeightMatrix& matrix;
-  Share row_tiles;
+  const WeightMatrix& matrix;
+  uint8_t* tiles;  // of the matrix
+  Range row_tiles;
   std::span<float> row;  // of one row in f32, for types that go through it
 
   const uint8_t* source_row(size_t row) const {
@@ -57,7 +60,7 @@ struct TileRange {
   }
   template <typename Tile>
   Tile* tile_row(size_t row) const {
-    return reinterpret_cast<Tile*>(matrix.tiles.data()) +
+    return reinterpret_cast<Tile*>(tiles) +
            row / kTileRows * matrix.n_column_tiles();
   }
   // The last tile may be short of rows; what is missing stays zero.
@@ -226,8 +229,16 @@ FormatChoice ChooseFormat(GgufType type) {
   return {WeightFormat::kTile8x16, Exactness::kRequantized};
 }
 
-Result<WeightMatrix> Retile(const GgufTensor& tensor, ThreadTeam& team) {
+uint64_t RetiledBytes(const GgufTensor& tensor) {
+  return CeilDiv(tensor.shape[1], kTileRows) *
+         CeilDiv(tensor.shape[0], kTileColumns) *
+         TileBytes(ChooseFormat(tensor.type).format);
+}
+
+Result<WeightMatrix> Retile(const GgufTensor& tensor, std::span<uint8_t> tiles,
+                            ThreadTeam& team) {
   CHECK(tensor.shape.size() == 2);
+  CHECK(tiles.size() == RetiledBytes(tensor));
   WeightMatrix matrix;
   matrix.n_columns = static_cast<uint32_t>(tensor.shape[0]);
   matrix.n_rows = static_cast<uint32_t>(tensor.shape[1]);
@@ -235,20 +246,25 @@ Result<WeightMatrix> Retile(const GgufTensor& tensor, ThreadTeam& team) {
   if (tensor.type == GgufType::kF32 && PeakOf(tensor) > kF16Max) {
     matrix.format = WeightFormat::kTile16BF16;
   }
-  matrix.tiles =
-      AlignedBuffer<uint8_t>(matrix.n_row_tiles() * matrix.n_column_tiles() *
-                             TileBytes(matrix.format));
+  matrix.tiles = tiles;
 
-  // For all members here: they have nobody to report a lack of memory to.
+  // For all members here: an item must not run out of memory.
   const size_t row_floats = matrix.n_column_tiles() * kTileColumns;
   AlignedBuffer<float> rows(team.n_threads() * row_floats);
   std::atomic<bool> finite = true;
+  // Some 20 us each, or more.
+  constexpr size_t kItemBytes = size_t{64} << 10;
+  const size_t n_tiles = matrix.n_row_tiles();
+  const size_t n_items = CountItems(tiles.size(), kItemBytes, n_tiles);
   team.Run([&](TeamMember& me) {
-    if (!RetileRange(
-            {tensor, matrix, me.ShareOf(matrix.n_row_tiles()),
-             rows.span().subspan(me.index() * row_floats, row_floats)})) {
-      finite = false;
-    }
+    const std::span<float> row =
+        rows.span().subspan(me.index() * row_floats, row_floats);
+    me.ForEach(n_items, [&](size_t item) {
+      if (!RetileRange({tensor, matrix, tiles.data(),
+                        RangeOf(n_tiles, item, n_items), row})) {
+        finite = false;
+      }
+    });
   });
   if (!finite) {
     return Corrupt("tensor " + tensor.name +

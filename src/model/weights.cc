@@ -7,16 +7,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/retile.h"
 
 namespace lkv {
 namespace {
-
-uint64_t TileBytesOf(const GgufTensor& tensor) {
-  const uint64_t n_column_tiles = CeilDiv(tensor.shape[0], kTileColumns);
-  const uint64_t n_row_tiles = CeilDiv(tensor.shape[1], kTileRows);
-  return n_row_tiles * n_column_tiles *
-         TileBytes(ChooseFormat(tensor.type).format);
-}
 
 // What a user should know of a tensor whose values changed on the way; empty
 // when they did not.
@@ -41,24 +35,61 @@ std::string NoteOf(const GgufTensor& tensor, WeightFormat format) {
   return type + " scales rounded to F16 (relative error up to 1/2048)";
 }
 
+// The matrices of every layer, in the order that a step reads them.
+constexpr struct {
+  const char* name;
+  WeightMatrix LayerWeights::*matrix;
+} kLayerMatrices[] = {
+    {"attn_q.weight", &LayerWeights::q},
+    {"attn_k.weight", &LayerWeights::k},
+    {"attn_v.weight", &LayerWeights::v},
+    {"attn_output.weight", &LayerWeights::o},
+    {"ffn_gate.weight", &LayerWeights::gate},
+    {"ffn_up.weight", &LayerWeights::up},
+    {"ffn_down.weight", &LayerWeights::down},
+};
+
+// The next matrix begins at a cache line.
+uint64_t AlignedSize(uint64_t n_bytes) {
+  return CeilDiv(n_bytes, kBufferAlignment) * kBufferAlignment;
+}
+
+// Bytes from the first matrix to the end of the last.
+uint64_t BytesOfAllTiles(const GgufFile& file, const Architecture& a) {
+  uint64_t n_bytes = 0;
+  const auto add = [&](const std::string& name) {
+    n_bytes += AlignedSize(RetiledBytes(*file.Find(name)));
+  };
+  for (uint32_t i = 0; i < a.n_layers; ++i) {
+    for (const auto& part : kLayerMatrices) add(LayerTensorName(i, part.name));
+  }
+  if (!a.tied_output) add("output.weight");
+  add("token_embd.weight");
+  return n_bytes;
+}
+
 // Loads tensor after tensor; keeps the first failure.
 class Loader {
  public:
-  Loader(const GgufFile& file, ThreadTeam& team) : file_(file), team_(team) {}
+  // Matrices will lie one behind the other in `tiles`.
+  Loader(const GgufFile& file, std::span<uint8_t> tiles, ThreadTeam& team)
+      : file_(file), team_(team), free_tiles_(tiles) {}
 
   const Status& status() const { return status_; }
-  uint64_t n_bytes() const { return n_bytes_; }
+  uint64_t n_vector_bytes() const { return n_vector_bytes_; }
 
   WeightMatrix Matrix(const std::string& name) {
     if (!status_.ok()) return {};
     const GgufTensor& tensor = Get(name);
-    Result<WeightMatrix> matrix = Retile(tensor, team_);
+    const uint64_t n_bytes = RetiledBytes(tensor);
+    Result<WeightMatrix> matrix =
+        Retile(tensor, free_tiles_.first(n_bytes), team_);
     if (!matrix.ok()) {
       status_ =
           Corrupt(file_.path() + ": " + std::string(matrix.status().message()));
       return {};
     }
-    n_bytes_ += matrix->tiles.size();
+    free_tiles_ = free_tiles_.subspan(AlignedSize(n_bytes));
     if (std::string note = NoteOf(tensor, matrix->format); !note.empty()) {
       ++notes_[note];
     }
@@ -78,7 +109,7 @@ class Loader {
                         "the model again");
       return {};
     }
-    n_bytes_ += tensor.n_bytes;
+    n_vector_bytes_ += tensor.n_bytes;
     file_.DropPages(tensor);
     return values;
   }
@@ -102,17 +133,18 @@ class Loader {
 
   const GgufFile& file_;
   ThreadTeam& team_;
+  std::span<uint8_t> free_tiles_;
   Status status_;
-  uint64_t n_bytes_ = 0;
+  uint64_t n_vector_bytes_ = 0;
   std::map<std::string, uint32_t> notes_;
 };
 
 }  // namespace
 
-uint64_t EstimateWeightBytes(const GgufFile& file) {
-  uint64_t n_bytes = 0;
+uint64_t WeightBytes(const GgufFile& file, const Architecture& architecture) {
+  uint64_t n_bytes = BytesOfAllTiles(file, architecture);
   for (const GgufTensor& tensor : file.tensors()) {
-    n_bytes += tensor.shape.size() == 2 ? TileBytesOf(tensor) : tensor.n_bytes;
+    if (tensor.shape.size() == 1) n_bytes += tensor.n_bytes;
   }
   return n_bytes;
 }
@@ -120,26 +152,19 @@ uint64_t EstimateWeightBytes(const GgufFile& file) {
 Result<Weights> LoadWeights(const GgufFile& file,
                             const Architecture& architecture,
                             ThreadTeam& team) {
-  Loader loader(file, team);
   Weights weights;
-  weights.token_embedding = loader.Matrix("token_embd.weight");
-  weights.output_norm = loader.Vector("output_norm.weight");
-  if (!architecture.tied_output) {
-    weights.output = loader.Matrix("output.weight");
-  }
+  weights.tiles = AlignedBuffer<uint8_t>(BytesOfAllTiles(file, architecture));
+  Loader loader(file, weights.tiles.span(), team);
   for (uint32_t i = 0; i < architecture.n_layers; ++i) {
-    auto matrix = [&](const char* part) {
-      return loader.Matrix(LayerTensorName(i, part));
-    };
     auto vector = [&](const char* part) {
       return loader.Vector(LayerTensorName(i, part));
     };
     LayerWeights& layer = weights.layers.emplace_back();
+    for (const auto& part : kLayerMatrices) {
+      layer.*part.matrix = loader.Matrix(LayerTensorName(i, part.name));
+    }
     layer.attention_norm = vector("attn_norm.weight");
-    layer.q = matrix("attn_q.weight");
-    layer.k = matrix("attn_k.weight");
-    layer.v = matrix("attn_v.weight");
-    layer.o = matrix("attn_output.weight");
+    layer.ffn_norm = vector("ffn_norm.weight");
     if (architecture.qkv_bias) {
       layer.q_bias = vector("attn_q.bias");
       layer.k_bias = vector("attn_k.bias");
@@ -149,13 +174,14 @@ Result<Weights> LoadWeights(const GgufFile& file,
       layer.q_norm = vector("attn_q_norm.weight");
       layer.k_norm = vector("attn_k_norm.weight");
     }
-    layer.ffn_norm = vector("ffn_norm.weight");
-    layer.gate = matrix("ffn_gate.weight");
-    layer.up = matrix("ffn_up.weight");
-    layer.down = matrix("ffn_down.weight");
   }
+  weights.output_norm = loader.Vector("output_norm.weight");
+  if (!architecture.tied_output) {
+    weights.output = loader.Matrix("output.weight");
+  }
+  weights.token_embedding = loader.Matrix("token_embd.weight");
   if (!loader.status().ok()) return loader.status();
-  weights.n_bytes = loader.n_bytes();
+  weights.n_bytes = weights.tiles.size() + loader.n_vector_bytes();
   weights.notes = loader.Notes();
   return weights;
 }

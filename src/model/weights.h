@@ -10,49 +10,12 @@
 
 #include "base/aligned_buffer.h"
 #include "base/thread_team.h"
-#include "base/types.h"
 #include "gguf/gguf_file.h"
-#include "kernels/tiles.h"
 #include "lookaheadkv/status.h"
 #include "model/architecture.h"
+#include "model/weight_matrix.h"
 
 namespace lkv {
-
-// A matrix [n_rows, n_columns] as row tiles of column tiles (kernels/tiles.h).
-struct WeightMatrix {
-  WeightFormat format = WeightFormat::kTile4;
-  uint32_t n_rows = 0;
-  uint32_t n_columns = 0;
-  AlignedBuffer<uint8_t> tiles;
-
-  size_t n_row_tiles() const { return CeilDiv(n_rows, kTileRows); }
-  size_t n_column_tiles() const { return CeilDiv(n_columns, kTileColumns); }
-};
-
-// How a tensor's values survive the trip into tiles.
-enum class Exactness {
-  kExact,        // the same numbers
-  kRounded,      // values or scales rounded to f16: relative error at most
-                 // 2^-11 while they are normal f16 numbers, above 6e-5
-  kRequantized,  // 8 bit anew: error at most half a step, max / 128 per 16
-};
-struct FormatChoice {
-  WeightFormat format;
-  Exactness exactness;
-};
-// The format that carries a GGUF type. F32 is carried as F16, or as BF16 if a
-// value is beyond F16's range; both take the same bytes. So are Q5_1 and Q5_K:
-// five bits with a minimum fit neither tile4 nor, well enough, tile8x16 (mean
-// KL 2e-3 on SmolLM2 at best, where F16 has 1e-6).
-FormatChoice ChooseFormat(GgufType type);
-
-// Re-tiles a 2-D tensor of any GGUF type, on the team's threads. kCorrupt when
-// a value or scale is not finite, or a scale leaves the range of f16.
-Result<WeightMatrix> Retile(const GgufTensor& tensor, ThreadTeam& team);
-
-// out [n_columns] = row `row` of the matrix, as its tiles hold it.
-// Requires row < n_rows. 1 us per 1,000 columns.
-void ReadRow(const WeightMatrix& matrix, uint32_t row, float* out);
 
 struct LayerWeights {
   std::vector<float> attention_norm, ffn_norm;  // [n_embd]
@@ -62,6 +25,9 @@ struct LayerWeights {
 };
 
 struct Weights {
+  // Of all matrices, one behind the other in the order that a step reads them:
+  // a decode step is one walk through 2 MiB pages (base/aligned_buffer.h).
+  AlignedBuffer<uint8_t> tiles;
   std::vector<LayerWeights> layers;
   std::vector<float> output_norm;  // [n_embd]
   WeightMatrix token_embedding;    // [vocab_size, n_embd]
@@ -75,7 +41,7 @@ struct Weights {
 };
 
 // Bytes that LoadWeights will hold, before any is allocated.
-uint64_t EstimateWeightBytes(const GgufFile& file);
+uint64_t WeightBytes(const GgufFile& file, const Architecture& architecture);
 
 // Loads all matrices on the team's threads; drops the file's pages tensor by
 // tensor, so that peak memory is the tiles plus one tensor. Requires the

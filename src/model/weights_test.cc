@@ -14,6 +14,7 @@
 
 #include "ggml.h"
 #include "kernels/kernel_table.h"
+#include "model/retile.h"
 #include "testing/random_model.h"
 #include "testing/test_paths.h"
 
@@ -122,6 +123,18 @@ std::vector<float> DequantizedByGgml(const GgufTensor& tensor) {
   return values;
 }
 
+// A matrix with its tiles.
+struct OwnedMatrix : WeightMatrix {
+  AlignedBuffer<uint8_t> memory;
+};
+
+Result<OwnedMatrix> RetileOwned(const GgufTensor& tensor, ThreadTeam& team) {
+  AlignedBuffer<uint8_t> memory(RetiledBytes(tensor));
+  auto matrix = Retile(tensor, memory.span(), team);
+  if (!matrix.ok()) return matrix.status();
+  return OwnedMatrix{*matrix, std::move(memory)};
+}
+
 // One weight, from the definitions in kernels/tiles.h.
 struct Weight {
   float value = 0;
@@ -179,7 +192,7 @@ constexpr float kF16Absolute = 0x1.0p-25f;
 // type's exactness promises; ReadRow and the padding are checked on the way.
 void ExpectFaithful(const GgufTensor& tensor) {
   ThreadTeam team(2);
-  auto result = Retile(tensor, team);
+  const auto result = RetileOwned(tensor, team);
   ASSERT_TRUE(result.ok()) << result.status().message();
   const WeightMatrix& matrix = *result;
   const FormatChoice choice = ChooseFormat(tensor.type);
@@ -248,7 +261,7 @@ TEST(RetileTest, F32BeyondF16IsHeldAsBF16) {
   auto values = NormalValues(40 * 17, 1e5f);
   std::memcpy(f32.bytes.data(), values.data(), f32.bytes.size());
   ThreadTeam team(1);
-  auto matrix = Retile(f32.tensor, team);
+  auto matrix = RetileOwned(f32.tensor, team);
   ASSERT_TRUE(matrix.ok());
   ASSERT_EQ(matrix->format, WeightFormat::kTile16BF16);
   for (uint32_t row = 0; row < 17; ++row) {
@@ -302,7 +315,7 @@ TEST(RetileTest, FiveBitsWithAMinimumAreHeldAsF16) {
 // Root mean square of what re-tiling changed, in units of the values' own.
 double RelativeChange(const GgufTensor& tensor) {
   ThreadTeam team(1);
-  auto matrix = Retile(tensor, team);
+  auto matrix = RetileOwned(tensor, team);
   CHECK(matrix.ok());
   const auto expected = DequantizedByGgml(tensor);
   double squares = 0, error_squares = 0;
@@ -353,8 +366,8 @@ TEST(RetileTest, ThreadsDoNotChangeTheTiles) {
   const OwnedTensor tensor =
       QuantisedTensor(GGML_TYPE_Q4_K, GgufType::kQ4_K, 512, 100);
   ThreadTeam one(1), three(3);
-  auto a = Retile(tensor.tensor, one);
-  auto b = Retile(tensor.tensor, three);
+  auto a = RetileOwned(tensor.tensor, one);
+  auto b = RetileOwned(tensor.tensor, three);
   ASSERT_TRUE(a.ok() && b.ok());
   ASSERT_EQ(a->tiles.size(), b->tiles.size());
   EXPECT_EQ(std::memcmp(a->tiles.data(), b->tiles.data(), a->tiles.size()), 0);
@@ -367,17 +380,19 @@ TEST(RetileTest, RefusesWhatIsNotFinite) {
     OwnedTensor tensor = RandomBlocks(type, 512, 16);
     SetF16(&tensor, type.f16_offsets.back(),
            std::numeric_limits<float>::quiet_NaN());
-    EXPECT_EQ(Retile(tensor.tensor, team).status().code(),
+    EXPECT_EQ(RetileOwned(tensor.tensor, team).status().code(),
               StatusCode::kCorrupt);
   }
   for (float bad : {std::numeric_limits<float>::quiet_NaN(),
                     std::numeric_limits<float>::infinity()}) {
     OwnedTensor f32 = NewTensor(GGML_TYPE_F32, GgufType::kF32, 40, 17);
     std::memcpy(&f32.bytes[400], &bad, sizeof(bad));
-    EXPECT_EQ(Retile(f32.tensor, team).status().code(), StatusCode::kCorrupt);
+    EXPECT_EQ(RetileOwned(f32.tensor, team).status().code(),
+              StatusCode::kCorrupt);
     OwnedTensor q5_1 = QuantisedTensor(GGML_TYPE_Q5_1, GgufType::kQ5_1, 64, 16);
     SetF16(&q5_1, 0, bad);
-    EXPECT_EQ(Retile(q5_1.tensor, team).status().code(), StatusCode::kCorrupt);
+    EXPECT_EQ(RetileOwned(q5_1.tensor, team).status().code(),
+              StatusCode::kCorrupt);
   }
 }
 
@@ -386,7 +401,8 @@ TEST(RetileTest, RefusesScalesBeyondF16) {
   OwnedTensor tensor = RandomBlocks(BlockTypes()[0], 64, 16);
   SetF16(&tensor, 0, 10000);
   ThreadTeam team(1);
-  EXPECT_EQ(Retile(tensor.tensor, team).status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ(RetileOwned(tensor.tensor, team).status().code(),
+            StatusCode::kCorrupt);
 }
 
 class LoadWeightsTest : public testing::Test {
@@ -440,6 +456,31 @@ TEST_F(LoadWeightsTest, FillsEveryPartOfEveryLayer) {
   }
 }
 
+TEST_F(LoadWeightsTest, MatricesLieInTheOrderOfAStep) {
+  for (bool tied : {false, true}) {
+    RandomModelOptions options = RandomModelOf("llama");
+    options.tied_output = tied;
+    Open(options);
+    auto weights = LoadWeights(*file_, architecture_, team_);
+    ASSERT_TRUE(weights.ok()) << weights.status().message();
+    const uint8_t* end = weights->tiles.data();
+    const auto expect_next = [&](const WeightMatrix& matrix) {
+      EXPECT_GE(matrix.tiles.data(), end);
+      EXPECT_LT(matrix.tiles.data(), end + kBufferAlignment);
+      end = matrix.tiles.data() + matrix.tiles.size();
+    };
+    for (const LayerWeights& layer : weights->layers) {
+      for (const WeightMatrix* matrix : {&layer.q, &layer.k, &layer.v, &layer.o,
+                                         &layer.gate, &layer.up, &layer.down}) {
+        expect_next(*matrix);
+      }
+    }
+    if (!tied) expect_next(weights->output);
+    expect_next(weights->token_embedding);
+    EXPECT_LE(end, weights->tiles.data() + weights->tiles.size());
+  }
+}
+
 TEST_F(LoadWeightsTest, TiedOutputIsTheEmbedding) {
   RandomModelOptions options = RandomModelOf("llama");
   options.tied_output = true;
@@ -457,7 +498,7 @@ TEST_F(LoadWeightsTest, EstimateIsWhatIsHeld) {
     Open(options);
     auto weights = LoadWeights(*file_, architecture_, team_);
     ASSERT_TRUE(weights.ok());
-    EXPECT_EQ(EstimateWeightBytes(*file_), weights->n_bytes);
+    EXPECT_EQ(WeightBytes(*file_, architecture_), weights->n_bytes);
   }
 }
 

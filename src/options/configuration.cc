@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
+#include <utility>
 
 #include "base/check.h"
 #include "base/printable_text.h"
@@ -15,6 +17,9 @@ namespace lkv {
 namespace {
 
 constexpr std::string_view kPrefix = "LKV_";
+// Read elsewhere: by the command line, the choice of kernels, our own tests.
+constexpr std::array<std::string_view, 4> kOtherVariables = {
+    "MODEL", "KERNELS", "TEST_MODEL", "LONG_TESTS"};
 
 Status UnknownKey(const std::string& origin, std::string_view key) {
   const auto names = OptionNames();
@@ -37,36 +42,42 @@ Result<std::vector<Setting>> SettingsOfFile(const std::string& path) {
   return settings;
 }
 
-Result<std::vector<Setting>> SettingsOfEnvironment(
-    const std::vector<std::pair<std::string, std::string>>& variables) {
-  std::vector<std::string> names;
-  for (const OptionKey& key : OptionTable()) {
-    names.push_back(EnvironmentName(key));
-  }
-  const std::vector<std::string_view> known(names.begin(), names.end());
-
+struct EnvironmentSettings {
   std::vector<Setting> settings;
+  std::vector<std::string> warnings;
+};
+
+Result<EnvironmentSettings> SettingsOfEnvironment(
+    const std::vector<std::pair<std::string, std::string>>& variables) {
+  // The shared prefix does not make two names alike, so it stays out.
+  std::vector<std::string> keys;
+  for (const OptionKey& key : OptionTable()) {
+    keys.push_back(EnvironmentName(key).substr(kPrefix.size()));
+  }
+  std::vector<std::string_view> known(keys.begin(), keys.end());
+  known.insert(known.end(), kOtherVariables.begin(), kOtherVariables.end());
+
+  EnvironmentSettings found;
   for (const auto& [name, text] : variables) {
-    const auto at = std::find(known.begin(), known.end(), name);
+    const std::string_view tail = std::string_view(name).substr(kPrefix.size());
+    const auto at = std::find(known.begin(), known.end(), tail);
     if (at != known.end()) {
-      const OptionKey& key = OptionTable()[at - known.begin()];
-      settings.push_back({std::string(key.name), text, name});
+      const auto index = static_cast<size_t>(at - known.begin());
+      if (index >= keys.size()) continue;
+      found.settings.push_back(
+          {std::string(OptionTable()[index].name), text, name});
       continue;
     }
-    // The shared prefix does not make two names alike.
-    std::vector<std::string_view> tails;
-    for (std::string_view word : known) {
-      tails.push_back(word.substr(kPrefix.size()));
-    }
-    const std::string_view tail = std::string_view(name).substr(kPrefix.size());
-    const std::string_view nearest = NearestWord(tail, tails);
+    const std::string_view nearest = NearestWord(tail, known);
+    const std::string what = "environment: unknown variable " + Quoted(name);
     if (!nearest.empty()) {
-      return InvalidArgument("environment: unknown variable " + Quoted(name) +
-                             "; did you mean 'LKV_" + std::string(nearest) +
-                             "'?");
+      return InvalidArgument(what + "; did you mean 'LKV_" +
+                             std::string(nearest) + "'?");
     }
+    found.warnings.push_back(
+        what + " is ignored; unset it, or see lkv config explain for the keys");
   }
-  return settings;
+  return found;
 }
 
 }  // namespace
@@ -78,10 +89,11 @@ Result<Configuration> Configuration::Load(const ConfigurationLayers& layers) {
     if (!settings.ok()) return settings.status();
     file = std::move(*settings);
   }
-  const auto environment = SettingsOfEnvironment(layers.environment);
+  auto environment = SettingsOfEnvironment(layers.environment);
   if (!environment.ok()) return environment.status();
 
   Configuration configuration;
+  configuration.warnings_ = std::move(environment->warnings);
   for (const OptionKey& key : OptionTable()) {
     configuration.values_.push_back(
         {&key, FormatOption(key, configuration.cache_), "default"});
@@ -89,8 +101,8 @@ Result<Configuration> Configuration::Load(const ConfigurationLayers& layers) {
   // Lowest layer first. The preset lies below all of them but is chosen by
   // them, so it is applied last, to the keys that are still at their default.
   using Layer = std::span<const Setting>;
-  for (Layer layer :
-       {Layer(file), Layer(*environment), Layer(layers.command_line)}) {
+  for (Layer layer : {Layer(file), Layer(environment->settings),
+                      Layer(layers.command_line)}) {
     if (Status s = configuration.Apply(layer); !s.ok()) return s;
   }
   if (Status s = configuration.ApplyPreset(); !s.ok()) return s;

@@ -25,8 +25,8 @@ struct Setting {
 
 struct ConfigurationLayers {
   std::vector<Setting> command_line;  // later entries win
-  // Variables named LKV_..., with their values. Those that are no key are not
-  // ours and ignored, unless they look like a key misspelt.
+  // Variables named LKV_..., with their values. One that looks like a known one
+  // misspelt is refused; any other that is not known gives a warning.
   std::vector<std::pair<std::string, std::string>> environment;
   std::optional<std::string> file;  // path
 };
@@ -47,6 +47,8 @@ class Configuration {
   const CacheOptions& cache() const { return cache_; }
   // All keys, in the order of OptionTable().
   const std::vector<EffectiveValue>& values() const { return values_; }
+  // What was ignored, a line each.
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   Configuration() = default;
@@ -58,6 +60,7 @@ class Configuration {
 
   CacheOptions cache_;
   std::vector<EffectiveValue> values_;
+  std::vector<std::string> warnings_;
 };
 
 // The variables of this process whose names begin with LKV_.

@@ -166,7 +166,7 @@ TEST(ConfigurationTest, ABadValueIsRefusedEvenIfAHigherLayerReplacesIt) {
   EXPECT_NE(ErrorOf(layers), "accepted");
 }
 
-TEST(ConfigurationTest, AMisspeltVariableIsRefusedAndAForeignOneIgnored) {
+TEST(ConfigurationTest, AMisspeltVariableIsRefusedAndAnUnknownOneNamed) {
   ConfigurationLayers layers;
   layers.environment = {{"LKV_BASE_WINDOWS", "5"}};
   EXPECT_EQ(ErrorOf(layers),
@@ -175,7 +175,20 @@ TEST(ConfigurationTest, AMisspeltVariableIsRefusedAndAForeignOneIgnored) {
   layers.environment = {{"LKV_MODEL", "m.gguf"},
                         {"LKV_KERNELS", "avx2"},
                         {"LKV_TEST_MODEL", "m.gguf"}};
-  EXPECT_EQ(ErrorOf(layers), "accepted");
+  const auto known = Configuration::Load(layers);
+  ASSERT_TRUE(known.ok()) << known.status().message();
+  EXPECT_TRUE(known->warnings().empty());
+
+  layers.environment = {{"LKV_MODLE", "m.gguf"}};
+  EXPECT_NE(ErrorOf(layers).find("did you mean 'LKV_MODEL'?"),
+            std::string::npos);
+  layers.environment = {{"LKV_TEMPERATURE", "1"}, {"LKV_", ""}};
+  const auto unknown = Configuration::Load(layers);
+  ASSERT_TRUE(unknown.ok()) << unknown.status().message();
+  ASSERT_EQ(unknown->warnings().size(), 2u);
+  EXPECT_EQ(unknown->warnings()[0].find(
+                "environment: unknown variable 'LKV_TEMPERATURE' is ignored; "),
+            0u);
 }
 
 TEST(ConfigurationTest, WindowsThatContradictEachOtherAreRefused) {

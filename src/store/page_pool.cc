@@ -72,7 +72,8 @@ Status PagePool::Reserve() {
   if (reserved == MAP_FAILED) {
     return OutOfMemory("page pool: " + std::to_string(reserved_bytes_) +
                        " bytes of addresses refused by the system; use a "
-                       "smaller budget");
+                       "smaller budget or raise the limit of this process "
+                       "(ulimit -v)");
   }
   reserved_ = reserved;
   const uintptr_t address = reinterpret_cast<uintptr_t>(reserved);

@@ -7,11 +7,13 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/printable_text.h"
 #include "base/utf8.h"
 #include "llama-grammar.h"
 #include "text/grammar_beginnings.h"
+#include "text/grammar_items.h"
 #include "text/grammar_unfolding.h"
 
 namespace lkv {
@@ -29,7 +31,7 @@ size_t FirstRule(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
     if (text[at] == '#') {
-      at = std::min(text.find_first_of("\r\n", at), text.size());
+      at = EndOfGrammarItem(text, at);
     } else if (text[at] == ' ' || text[at] == '\t' || text[at] == '\r' ||
                text[at] == '\n') {
       ++at;
@@ -117,7 +119,13 @@ class GrammarCheck {
                        static_cast<size_t>(rule - text_.c_str()));
     }
     if (auto problem = FindUndefined()) return problem;
-    if (const auto problem = FindBadBeginning(parser_.rules)) {
+    // Groups and repetitions of "name" are called "name_17", and '_' is part
+    // of no name in the text.
+    std::vector<bool> derived(parser_.rules.size());
+    for (const auto& [name, id] : parser_.symbol_ids) {
+      derived[id] = name.find('_') != name.npos;
+    }
+    if (const auto problem = FindBadBeginning(parser_.rules, derived)) {
       return Describe(*problem);
     }
     return {};
@@ -125,14 +133,34 @@ class GrammarCheck {
 
  private:
   std::optional<GrammarProblem> FindUndefined() const {
-    for (const auto& [name, id] : parser_.symbol_ids) {
-      if (id < parser_.rules.size() && !parser_.rules[id].empty()) continue;
-      return GrammarProblem{text_.find(name),
-                            "rule " + Quoted(name) + " is used but not defined",
-                            "define it"};
-    }
-    if (parser_.symbol_ids.contains("root")) return {};
+    const auto& symbols = parser_.symbol_ids;
+    const bool all_defined = std::all_of(
+        symbols.begin(), symbols.end(),
+        [&](const auto& symbol) { return IsDefined(symbol.second); });
+    if (!all_defined) return FirstUseOfUndefined();
+    if (symbols.contains("root")) return {};
     return GrammarProblem{0, "has no rule 'root'", "name the first rule so"};
+  }
+
+  bool IsDefined(uint32_t rule) const {
+    return rule < parser_.rules.size() && !parser_.rules[rule].empty();
+  }
+
+  GrammarProblem FirstUseOfUndefined() const {
+    bool in_braces = false;  // where numbers look like names
+    for (size_t at = 0, end = 0; at < text_.size(); at = end) {
+      end = EndOfGrammarItem(text_, at);
+      if (text_[at] == '{') in_braces = true;
+      if (text_[at] == '}') in_braces = false;
+      if (in_braces) continue;
+      const std::string item = text_.substr(at, end - at);
+      const auto symbol = parser_.symbol_ids.find(item);
+      if (symbol == parser_.symbol_ids.end()) continue;
+      if (IsDefined(symbol->second)) continue;
+      return {at, "rule " + Quoted(item) + " is used but not defined",
+              "define it"};
+    }
+    return {0, "a rule is used but not defined", "define it"};
   }
 
   GrammarProblem Describe(const BeginningProblem& problem) const {
@@ -147,17 +175,34 @@ class GrammarCheck {
       case Kind::kEmptyLoop:
         return {offset, rule + " repeats without end what may be empty",
                 "let what is repeated take at least one character"};
-      case Kind::kTooMany:
+      case Kind::kEmptyRounds:
         return {offset,
-                rule + " may begin in more than " +
-                    std::to_string(kBeginningsMax) + " ways",
-                "repeat less of what may be empty, or nest it less"};
+                rule + " repeats more than " + std::to_string(kEmptyRoundsMax) +
+                    " times what may be empty",
+                "let what is repeated take at least one character"};
+      case Kind::kSameCharacter:
+        return {offset,
+                rule + " may be one and the same character in more than " +
+                    std::to_string(kSameCharacterMax) + " ways",
+                "let fewer of its parts take the same character"};
+      case Kind::kSameRepeated:
+        return {offset,
+                rule +
+                    " repeats without end one and the same character in "
+                    "more than " +
+                    std::to_string(kSameRepeatedMax) + " ways",
+                "let its alternatives take different characters"};
+      case Kind::kTooMany:
+        return {
+            offset,
+            rule + " may begin in more than " + std::to_string(kBeginningsMax) +
+                " ways",
+            "write fewer alternatives, and repeat less of what may be empty"};
     }
     return {};
   }
 
-  // The rule of the text from which the rule was derived: groups and
-  // repetitions of "name" are called "name_17", and '_' is part of no name.
+  // The rule of the text from which the rule was derived.
   std::string NameOf(uint32_t rule) const {
     const auto at =
         std::find_if(parser_.symbol_ids.begin(), parser_.symbol_ids.end(),

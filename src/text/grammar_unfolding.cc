@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "text/grammar_items.h"
+
 namespace lkv {
 namespace {
 
@@ -17,11 +19,6 @@ constexpr uint64_t kElementsMax = uint64_t{4} << 20;
 constexpr uint64_t kRuleElements = 16;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
-bool IsNameCharacter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
-         IsDigit(c);
-}
 
 // Walks the text once, item by item as the parser does.
 class Scan {
@@ -39,11 +36,14 @@ class Scan {
       case '#':
         return SkipComment();
       case '"':
-        return SkipItem('"');
-      case '[':
-        return SkipItem(']');
+      case '[': {
+        const size_t begin = at_;
+        at_ = EndOfGrammarItem(text_, at_);
+        item_elements_ = at_ - begin;  // no more elements than bytes
+        return;
+      }
       case '<':  // a token
-        at_ = std::min(text_.find('>', at_), text_.size());
+        at_ = EndOfGrammarItem(text_, at_);
         item_elements_ = 1;
         return;
       case '(':
@@ -73,33 +73,19 @@ class Scan {
 
   void SkipWord() {
     const size_t begin = at_;
-    while (at_ < text_.size() && IsNameCharacter(text_[at_])) ++at_;
+    at_ = EndOfGrammarItem(text_, at_);
     if (at_ - begin > kNameBytesMax) {
       Refuse(begin,
              "the name of a rule is longer than " +
                  std::to_string(kNameBytesMax) + " characters",
              "shorten it");
     }
-    // No word: '.' is an item too; white space, '|' and the like are none.
-    const bool is_item = at_ > begin || text_[at_] == '.';
-    if (is_item) item_elements_ = 1;
-    if (at_ == begin) ++at_;
+    // '.' is an item too; white space, '|' and the like are none.
+    const char first = text_[begin];
+    if (IsGrammarNameCharacter(first) || first == '.') item_elements_ = 1;
   }
 
-  void SkipComment() {
-    at_ = std::min(text_.find_first_of("\r\n", at_), text_.size());
-  }
-
-  // A literal or class, to its unescaped end; it has no more elements than
-  // bytes.
-  void SkipItem(char close) {
-    const size_t begin = at_++;
-    while (at_ < text_.size() && text_[at_] != close) {
-      at_ += text_[at_] == '\\' ? 2 : 1;
-    }
-    at_ = std::min(at_ + 1, text_.size());
-    item_elements_ = at_ - begin;
-  }
+  void SkipComment() { at_ = EndOfGrammarItem(text_, at_); }
 
   // "{m}", "{m,}" or "{m,n}".
   void ReadBraces() {

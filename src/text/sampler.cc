@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <exception>
+#include <cstdio>
 #include <utility>
 #include <vector>
 
@@ -24,25 +24,11 @@ struct FreeSampler {
 };
 using LlamaSampler = std::unique_ptr<llama_sampler, FreeSampler>;
 
-Status CheckOptions(const SamplerOptions& o) {
-  // Written so that NaN fails every one of them.
-  if (!(o.temperature >= 0 && o.temperature <= 100)) {
-    return InvalidArgument("temperature: is not in 0..100; 0 is greedy");
-  }
-  if (o.top_k < 0) {
-    return InvalidArgument("top_k: is negative; 0 switches it off");
-  }
-  if (!(o.top_p > 0 && o.top_p <= 1)) {
-    return InvalidArgument("top_p: is not in (0, 1]; 1 switches it off");
-  }
-  if (!(o.min_p >= 0 && o.min_p <= 1)) {
-    return InvalidArgument("min_p: is not in 0..1; 0 switches it off");
-  }
-  if (!(o.repeat_penalty > 0 && o.repeat_penalty <= 100)) {
-    return InvalidArgument(
-        "repeat_penalty: is not in (0, 100]; 1 switches it off");
-  }
-  return {};
+Status Refuse(const char* name, double value, const char* allowed) {
+  std::array<char, 32> number;
+  std::snprintf(number.data(), number.size(), "%g", value);
+  return InvalidArgument(std::string(name) + ": " + number.data() +
+                         " is not in " + allowed);
 }
 
 LlamaSampler BuildChain(const SamplerOptions& o, int32_t n_vocab) {
@@ -76,6 +62,27 @@ int32_t FirstEndToken(const llama_vocab* vocab) {
 }
 
 }  // namespace
+
+Status CheckSamplerNumbers(const SamplerOptions& o) {
+  // Written so that NaN fails every one of them.
+  if (!(o.temperature >= 0 && o.temperature <= 100)) {
+    return Refuse("temperature", o.temperature, "0..100; 0 is greedy");
+  }
+  if (o.top_k < 0) {
+    return Refuse("top_k", o.top_k, "0..2147483647; 0 switches it off");
+  }
+  if (!(o.top_p > 0 && o.top_p <= 1)) {
+    return Refuse("top_p", o.top_p, "(0, 1]; 1 switches it off");
+  }
+  if (!(o.min_p >= 0 && o.min_p <= 1)) {
+    return Refuse("min_p", o.min_p, "0..1; 0 switches it off");
+  }
+  if (!(o.repeat_penalty > 0 && o.repeat_penalty <= 100)) {
+    return Refuse("repeat_penalty", o.repeat_penalty,
+                  "(0, 100]; 1 switches it off");
+  }
+  return {};
+}
 
 struct Sampler::State {
   LlamaSampler chain;
@@ -129,7 +136,7 @@ struct Sampler::State {
 
 Result<std::unique_ptr<Sampler>> Sampler::Create(
     const Tokenizer& tokenizer, const SamplerOptions& options) {
-  if (Status s = CheckOptions(options); !s.ok()) return s;
+  if (Status s = CheckSamplerNumbers(options); !s.ok()) return s;
   const llama_vocab* vocab = tokenizer.vocab();
   auto state = std::make_unique<State>();
   state->candidates.resize(tokenizer.vocab_size());

@@ -23,6 +23,10 @@ struct SamplerOptions {
   std::string grammar_name = "grammar";  // in messages: its file
 };
 
+// kInvalidArgument unless every number is in its range (NaN is in none). Says
+// nothing about the grammar.
+Status CheckSamplerNumbers(const SamplerOptions& options);
+
 class Sampler {
  public:
   // kInvalidArgument: an option out of range or a grammar that does not parse.

@@ -1,5 +1,5 @@
 // Tokenizer: text to tokens and back, and chat templates, by libllama loaded
-// without weights. Together with sampler.h the only code that knows llama.h.
+// without weights. Only this folder knows llama.h.
 //
 // Thread rule: const calls from any thread.
 #pragma once

@@ -1,11 +1,13 @@
-// Runs the real `lkv` as a child, for tests.
+// Runs the real `lkv` as a child, for tests. A test binary that links it
+// defines LKV_BINARY, the path of the program.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
-namespace lkv::cli {
+namespace lkv {
 
 struct ChildResult {
   int exit_code = -1;  // 128 + n when ended by signal n
@@ -16,8 +18,9 @@ struct ChildResult {
 struct ChildOptions {
   std::string input;  // stdin
   std::vector<std::pair<std::string, std::string>> environment;
-  std::string stdout_path;    // instead of collecting: /dev/full
-  bool close_stdout = false;  // stdout is a pipe that nobody reads
+  std::string stdout_path;           // instead of collecting: /dev/full
+  bool close_stdout = false;         // stdout is a pipe that nobody reads
+  uint64_t address_limit_bytes = 0;  // as of ulimit -v; 0: none
   // stderr is a terminal; as soon as it shows this text, SIGINT is sent.
   std::string interrupt_at;
 };
@@ -26,4 +29,4 @@ struct ChildOptions {
 ChildResult RunLkv(const std::vector<std::string>& arguments,
                    const ChildOptions& options = {});
 
-}  // namespace lkv::cli
+}  // namespace lkv

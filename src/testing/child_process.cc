@@ -1,8 +1,9 @@
-#include "cli/child_process.h"
+#include "testing/child_process.h"
 
 #include <fcntl.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +15,7 @@
 
 extern char** environ;
 
-namespace lkv::cli {
+namespace lkv {
 namespace {
 
 struct Pipe {
@@ -96,6 +97,11 @@ ChildResult RunLkv(const std::vector<std::string>& arguments,
     }
     signal(SIGPIPE, SIG_DFL);
     PrepareEnvironment(options);
+    if (options.address_limit_bytes > 0) {
+      const rlimit limit = {.rlim_cur = options.address_limit_bytes,
+                            .rlim_max = options.address_limit_bytes};
+      setrlimit(RLIMIT_AS, &limit);
+    }
     std::vector<char*> argv = {const_cast<char*>(LKV_BINARY)};
     for (const std::string& argument : arguments) {
       argv.push_back(const_cast<char*>(argument.c_str()));
@@ -138,4 +144,4 @@ ChildResult RunLkv(const std::vector<std::string>& arguments,
   return result;
 }
 
-}  // namespace lkv::cli
+}  // namespace lkv

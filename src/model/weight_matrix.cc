@@ -1,8 +1,9 @@
+#include "model/weight_matrix.h"
+
 #include <algorithm>
 
 #include "base/check.h"
 #include "kernels/kernel_table.h"
-#include "model/weights.h"
 
 namespace lkv {
 namespace {
