@@ -1,136 +1,277 @@
 #!/usr/bin/env python3
-"""Compares lkv with llama.cpp on one GGUF file, in one run.
+"""Compares lkv with its peers on one GGUF file, in one run.
 
-Builds llama-bench from the pinned source that scripts/setup.sh fetched (for
-this machine's processor, once), then measures A-B-A-B: lkv, llama.cpp, lkv,
-llama.cpp, ... with the same file, threads and token counts. llama.cpp runs
-with flash attention on and off and counts with the faster of the two. Prints
-the median ratio with its minimum and maximum; ratios above 1 mean that lkv is
-faster. Machines drift, so only ratios of one pair are meaningful.
+Sets the peers up in .deps/peers/ (llama.cpp from the pinned source, OpenVINO
+GenAI in a virtual environment, ik_llama.cpp built from source), then measures
+A-B-A-B: lkv, peer, lkv, next peer, ... with the same file, threads and token
+counts, and a plain read of memory beside every run. Pairs whose read moved are
+run again. Each peer counts with its fastest setting. Ratios above 1 mean that
+lkv is faster; machines drift, so only ratios mean something. Exits with 1
+when a row got no figure.
 
-Example: bench/peers/compare.py --threads 2 --pairs 7 --json result.json
+Writes benchmarks/result.json, benchmarks/*.svg and the figures in
+benchmarks.md below --out. All rows take hours; Ctrl-C keeps what is measured.
+
+Examples:
+  bench/peers/compare.py --setup-only
+  bench/peers/compare.py --peers llama.cpp --rows 'decode-*' --out /tmp/trial
 """
 
 import argparse
-import json
 import pathlib
+import shlex
 import shutil
-import statistics
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-LLAMA_SOURCE = ROOT / ".deps" / "llama.cpp"
-LLAMA_BUILD = ROOT / ".deps" / "peers" / "llama.cpp"
+import environment
+import report
+from batched_bench import IkLlamaCpp, LlamaCpp
+from environment import ROOT, SetupError, say
+from lkv_bench import LkvBench
+from measure import Measurement, Protocol, Skip
+from openvino_peer import OpenVino
+from pairs import Pair
+from result import describe_versions, make_result, write_result
+from rows import ROW_NAMES, Row, choose_rows, works_of
+from tool import MeasureError, RunOptions, Tool
+
+PEER_NAMES = [
+    "llama.cpp",
+    "openvino",
+    "openvino-evicting",
+    "ik_llama.cpp",
+    "lkv-full",
+]
+PAGE = ROOT / "docs" / "benchmarks.md"
+RESULT = pathlib.Path("benchmarks", "result.json")  # below --out
+PLOTS = pathlib.Path(__file__).with_name("plots.py")
 
 
-def build_llama_bench() -> pathlib.Path:
-    """Builds llama-bench once, in its best setting for this processor."""
-    binary = LLAMA_BUILD / "bin" / "llama-bench"
-    if binary.exists():
-        return binary
-    if not LLAMA_SOURCE.exists():
-        sys.exit("compare: llama.cpp source missing; run scripts/setup.sh")
-    print("building llama-bench (about 5 minutes) ...", file=sys.stderr)
-    options = ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON",
-               "-DBUILD_SHARED_LIBS=OFF"]
-    options += [f"-DLLAMA_BUILD_{part}=OFF"
-                for part in ("TESTS", "EXAMPLES", "SERVER", "UI", "APP")]
-    if shutil.which("ccache"):
-        options += ["-DCMAKE_C_COMPILER_LAUNCHER=ccache",
-                    "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"]
-    subprocess.run(["cmake", "-G", "Ninja", "-S", LLAMA_SOURCE, "-B",
-                    LLAMA_BUILD, *options], check=True, stdout=sys.stderr)
-    subprocess.run(["cmake", "--build", LLAMA_BUILD, "--target",
-                    "llama-bench"], check=True, stdout=sys.stderr)
-    return binary
+def parse_arguments() -> argparse.Namespace:
+    def peers(text: str) -> list[str]:
+        names = text.split(",")
+        for name in names:
+            if name not in PEER_NAMES:
+                raise argparse.ArgumentTypeError(
+                    f"{name}: no such peer; there are {', '.join(PEER_NAMES)}"
+                )
+        return names
 
+    def rows(text: str) -> list[Row]:
+        try:
+            return choose_rows(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
 
-def run_json(command: list) -> object:
-    done = subprocess.run([str(part) for part in command], check=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    return json.loads(done.stdout)
-
-
-def measure_lkv(args: argparse.Namespace) -> dict:
-    """Tokens per second by (kind, depth or prompt length)."""
-    rows = run_json([args.lkv, "bench", "speed", "-m", args.model,
-                     "--threads", args.threads, "--gen", args.gen,
-                     "--depth", ",".join(map(str, args.depth)),
-                     "--prefill", ",".join(map(str, args.prefill)),
-                     "--budget", "full", "--batch", "1", "--json"])["rows"]
-    return {(row["kind"], row["depth"]): row["tokens_per_second"]
-            for row in rows}
-
-
-def measure_llama(binary: pathlib.Path, args: argparse.Namespace) -> dict:
-    """The same for llama-bench, the faster of flash attention on and off."""
-    common = [binary, "-m", args.model, "-t", args.threads, "-r", 1,
-              "-fa", "0,1", "-o", "json"]
-    results = {}
-    decode = run_json([*common, "-p", 0, "-n", args.gen, "-d",
-                       ",".join(map(str, args.depth))])
-    prefill = run_json([*common, "-n", 0, "-p",
-                        ",".join(map(str, args.prefill))])
-    for row in decode + prefill:
-        kind, length = (("decode", row["n_depth"]) if row["n_gen"]
-                        else ("prefill", row["n_prompt"]))
-        key = (kind, length)
-        results[key] = max(results.get(key, 0.0), row["avg_ts"])
-    return results
-
-
-def main() -> None:
-    def numbers(text: str) -> list:
-        return [int(part) for part in text.split(",")]
+    def positive(text: str) -> int:
+        if not text.isdigit() or int(text) < 1:
+            raise argparse.ArgumentTypeError(f"{text}: a number from 1 on")
+        return int(text)
 
     parser = argparse.ArgumentParser(
         description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lkv", type=pathlib.Path,
-                        default=ROOT / "build" / "release" / "bin" / "lkv")
-    parser.add_argument("--model", type=pathlib.Path,
-                        default=next(iter((ROOT / ".deps" / "model").glob(
-                            "*.gguf")), None))
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--gen", type=int, default=64)
-    parser.add_argument("--depth", type=numbers, default=[0, 2048])
-    parser.add_argument("--prefill", type=numbers, default=[512])
-    parser.add_argument("--json", type=pathlib.Path,
-                        help="also write all figures here")
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    option = parser.add_argument
+    option(
+        "--peers",
+        type=peers,
+        default=PEER_NAMES,
+        metavar="LIST",
+        help="of " + ", ".join(PEER_NAMES) + " (default: all)",
+    )
+    option(
+        "--rows",
+        type=rows,
+        default=choose_rows("*"),
+        metavar="LIST",
+        help="names or patterns of "
+        + ", ".join(ROW_NAMES).replace("%", "%%")
+        + ", or others of that form, such as decode-512 (default: all)",
+    )
+    option("--pairs", type=positive, default=7, help="per row [%(default)s]")
+    option(
+        "--out",
+        type=pathlib.Path,
+        default=PAGE.parent,
+        metavar="DIR",
+        help="where the results go (default: docs)",
+    )
+    option("--setup-only", action="store_true", help="measure nothing")
+    option(
+        "--dry-run", action="store_true", help="print the commands, run none"
+    )
+    option(
+        "--lkv",
+        type=pathlib.Path,
+        default=ROOT / "build" / "release" / "bin" / "lkv",
+        metavar="FILE",
+    )
+    option(
+        "--model",
+        type=pathlib.Path,
+        default=next(iter((ROOT / ".deps" / "model").glob("*.gguf")), None),
+        metavar="FILE",
+        help="GGUF (default: the one set-up fetched)",
+    )
+    option("--kv-type", default="f16", help="of lkv's cache [%(default)s]")
+    option("--threads", type=positive, default=2, help="[%(default)s]")
+    option(
+        "--gen",
+        type=positive,
+        default=64,
+        help="tokens to decode per run [%(default)s]",
+    )
+    option(
+        "--max-drift",
+        type=float,
+        default=15,
+        metavar="PERCENT",
+        help="discard pairs whose probe moved more [%(default)s]",
+    )
     args = parser.parse_args()
-    if args.model is None or not args.lkv.exists():
-        parser.error("lkv or the model is missing; run scripts/quickstart.sh")
+    if not args.setup_only and (args.model is None or not args.model.exists()):
+        parser.error("the model is missing; run scripts/setup.sh")
+    if args.out.exists() and not args.out.is_dir():
+        parser.error(f"{args.out} is no directory")
+    return args
 
-    binary = build_llama_bench()
-    pairs = []
-    for i in range(args.pairs):
-        print(f"pair {i + 1} of {args.pairs}", file=sys.stderr)
-        pairs.append((measure_lkv(args), measure_llama(binary, args)))
 
-    report = []
-    print(f"{'what':<16}{'lkv tok/s':>12}{'llama.cpp':>12}"
-          f"{'ratio':>8}{'min':>7}{'max':>7}")
-    for kind, length in sorted(pairs[0][1]):
-        ours = [pair[0][kind, length] for pair in pairs]
-        theirs = [pair[1][kind, length] for pair in pairs]
-        ratios = [a / b for a, b in zip(ours, theirs)]
-        row = {"kind": kind, "depth": length,
-               "lkv_tokens_per_second": statistics.median(ours),
-               "llama_tokens_per_second": statistics.median(theirs),
-               "ratio_median": statistics.median(ratios),
-               "ratio_min": min(ratios), "ratio_max": max(ratios),
-               "pairs": len(pairs)}
-        report.append(row)
-        print(f"{kind + ' ' + str(length):<16}"
-              f"{row['lkv_tokens_per_second']:>12.1f}"
-              f"{row['llama_tokens_per_second']:>12.1f}"
-              f"{row['ratio_median']:>8.2f}{row['ratio_min']:>7.2f}"
-              f"{row['ratio_max']:>7.2f}")
-    if args.json:
-        args.json.write_text(json.dumps({"rows": report}, indent=1) + "\n")
+def make_peers(args: argparse.Namespace) -> list[Tool]:
+    peers = [
+        LlamaCpp(),
+        OpenVino(),
+        OpenVino(evicts=True),
+        IkLlamaCpp(),
+        LkvBench(args.lkv, args.kv_type, full_cache=True),
+    ]
+    return [peer for peer in peers if peer.name in args.peers]
+
+
+def print_commands(
+    lkv: LkvBench, peers: list[Tool], rows: list[Row], options: RunOptions
+) -> None:
+    def show(tool: Tool, setting: str, command: list[str]) -> None:
+        print(f"# {tool.name}, {setting}\n{shlex.join(command)}")
+
+    show(lkv, "probe beside every run", lkv.probe_command(options))
+    for work in works_of(rows):
+        print(f"\n## {work.name}")
+        for tool in [lkv, *peers]:
+            if not tool.applies(work):
+                continue
+            reason = tool.refusal(work, options)
+            if reason:
+                print(f"# {tool.name}: {reason}")
+                continue
+            for setting in tool.settings(work):
+                show(tool, setting, tool.command(work, setting, options))
+
+
+def set_up(peers: list[Tool]) -> tuple[list[Tool], list[Skip]]:
+    """The peers that are ready, and why the others are not."""
+    ready = []
+    skips = []
+    for peer in peers:
+        try:
+            peer.set_up()
+            ready.append(peer)
+        except SetupError as error:
+            say(f"{peer.name} is left out: {error}")
+            reason = str(error).splitlines()[0]
+            skips.append(Skip(peer.name, "", reason))
+    return ready, skips
+
+
+def draw_plots(result_path: pathlib.Path) -> list[str]:
+    """Names of the files drawn beside result.json; none without the means."""
+    try:
+        environment.ensure_venv()
+        environment.run_logged(
+            [environment.VENV_PYTHON, PLOTS, result_path],
+            "plots",
+            "the plots cannot be drawn",
+        )
+    except SetupError as error:
+        say(f"no plots: {error}")
+        return []
+    return sorted(path.name for path in result_path.parent.glob("*.svg"))
+
+
+def write_page(out: pathlib.Path, result: dict, plots: list[str]) -> None:
+    page = out / PAGE.name
+    if not page.exists():
+        shutil.copyfile(PAGE, page)
+    figures = report.figures_section(
+        result, [f"{RESULT.parent}/{name}" for name in plots]
+    )
+    page.write_text(report.with_figures(page.read_text(), figures))
+
+
+def measure_all(
+    args: argparse.Namespace, lkv: LkvBench, peers: list[Tool], skips: list
+) -> int:
+    versions = describe_versions(args.lkv, peers)
+    options = RunOptions(args.model, args.threads, args.gen)
+    protocol = Protocol(options, args.pairs, args.max_drift / 100)
+    measured = Measurement(lkv, peers, protocol)
+    measured.skips += skips
+
+    def save() -> dict:
+        result = make_result(args, versions, peers, measured)
+        write_result(args.out / RESULT, result)
+        return result
+
+    def on_pair(pair: Pair) -> None:
+        # After every pair: a run of hours must not be lost.
+        save()
+        say(report.pair_line(pair))
+
+    code = 0
+    try:
+        for work in works_of(args.rows):
+            measured.measure(work, on_pair)
+    except KeyboardInterrupt:
+        say("stopped; what was measured is kept")
+        code = 130
+    result = save()
+    for line in report.skip_lines(measured.skips):
+        say(line)
+    if not measured.pairs:
+        say("nothing was measured")
+        return code or 1
+    write_page(args.out, result, draw_plots(args.out / RESULT))
+    print(report.as_text(report.ratio_table(result["rows"], result["peers"])))
+    print()
+    print(report.as_text(report.speed_table(result["rows"], result["peers"])))
+    empty = [row["name"] for row in result["rows"] if not row["peers"]]
+    if empty:
+        say(f"no pair counted for {', '.join(empty)}; the machine was busy")
+    return code or (1 if empty else 0)
+
+
+def main() -> int:
+    args = parse_arguments()
+    lkv = LkvBench(args.lkv, args.kv_type)
+    peers = make_peers(args)
+    if args.dry_run:
+        options = RunOptions(args.model, args.threads, args.gen)
+        print_commands(lkv, peers, args.rows, options)
+        return 0
+    try:
+        if not args.setup_only:
+            lkv.set_up()
+        peers, skips = set_up(peers)
+        if args.setup_only:
+            return 1 if skips else 0
+        if not peers:
+            say("no peer is ready")
+            return 1
+        return measure_all(args, lkv, peers, skips)
+    except (SetupError, MeasureError) as error:
+        say(str(error))
+        return 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
