@@ -103,13 +103,13 @@ def parse_arguments() -> argparse.Namespace:
     )
     option(
         "--lkv",
-        type=pathlib.Path,
+        type=absolute_path,
         default=ROOT / "build" / "release" / "bin" / "lkv",
         metavar="FILE",
     )
     option(
         "--model",
-        type=pathlib.Path,
+        type=absolute_path,
         default=next(iter((ROOT / ".deps" / "model").glob("*.gguf")), None),
         metavar="FILE",
         help="GGUF (default: the one set-up fetched)",
@@ -135,6 +135,10 @@ def parse_arguments() -> argparse.Namespace:
     if args.out.exists() and not args.out.is_dir():
         parser.error(f"{args.out} is no directory")
     return args
+
+
+def absolute_path(text: str) -> pathlib.Path:
+    return pathlib.Path(text).resolve()
 
 
 def make_peers(args: argparse.Namespace) -> list[Tool]:

@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 import subprocess
+import tempfile
 import typing
 
 from rows import Work
@@ -48,17 +49,21 @@ class Tool(typing.Protocol):
 
 
 def output_of(command: list[str]) -> str:
-    """What a program prints. Raises MeasureError when it fails."""
+    """What a program prints, run in a folder of its own: paths in `command`
+    must be absolute. Raises MeasureError when it fails."""
     program = pathlib.Path(command[0]).name
     try:
-        done = subprocess.run(
-            command,
-            check=False,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=RUN_SECONDS_MAX,
-        )
+        # ik_llama.cpp leaves a log where it runs.
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                command,
+                check=False,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=RUN_SECONDS_MAX,
+                cwd=folder,
+            )
     except subprocess.TimeoutExpired:
         raise MeasureError(
             f"{program}: no result within {RUN_SECONDS_MAX} s"

@@ -1,5 +1,6 @@
 """Checks how programs are run, and what counts as a speed."""
 
+import pathlib
 import sys
 import unittest
 
@@ -13,6 +14,11 @@ class ToolTest(unittest.TestCase):
     def test_reads_stderr_of_a_program_that_prints_nothing_else(self):
         code = "import sys; print(7, file=sys.stderr)"
         self.assertEqual(output_of([sys.executable, "-c", code]), "7\n")
+
+    def test_what_a_program_leaves_behind_goes_away(self):
+        code = "import os; open('log', 'w'); print(os.getcwd())"
+        folder = output_of([sys.executable, "-c", code]).strip()
+        self.assertFalse(pathlib.Path(folder).exists())
 
     def test_a_failure_shows_the_programs_last_words_and_no_folder(self):
         with self.assertRaises(MeasureError) as caught:
