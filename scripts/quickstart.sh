@@ -7,6 +7,10 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
+if [[ " $* " == *" -h "* || " $* " == *" --help "* ]]; then
+  sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
+  exit 0
+fi
 scripts/setup.sh "$@"
 echo "quickstart: building lkv (the first time takes some minutes)"
 scripts/build.sh release lkv

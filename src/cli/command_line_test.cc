@@ -202,6 +202,13 @@ TEST(CommandLineTest, AMeasurementThatGetsNoMemoryIsAnError) {
 }
 #endif
 
+TEST(CommandLineTest, AFileThatMayNotGrowIsAnErrorNotASignal) {
+  ChildOptions full;
+  full.stdout_path = WriteFile("full.txt", "");
+  full.may_fill_files = false;
+  EXPECT_EQ(RunLkv({"config", "show"}, full).exit_code, 1);
+}
+
 TEST(CommandLineTest, AnEmptyStdinIsAnEmptyPrompt) {
   const ChildResult result = RunLkv({"run"});
   ExpectOneLineError(result, 2);

@@ -54,11 +54,13 @@ Interrupt::Interrupt() {
   at_terminal = isatty(STDERR_FILENO) == 1;
   Install(SIGINT, OnSignal);
   Install(SIGPIPE, SIG_IGN);
+  Install(SIGXFSZ, SIG_IGN);
 }
 
 Interrupt::~Interrupt() {
   Install(SIGINT, SIG_DFL);
   Install(SIGPIPE, SIG_DFL);
+  Install(SIGXFSZ, SIG_DFL);
   DropLastWords();
 }
 

@@ -54,8 +54,10 @@ void PromptArguments::AddTo(CLI::App& app) {
       ->excludes(text);
   app.add_flag("--chat", chat_,
                "Take the prompt as the user's turn of a chat, by the model's "
-               "own template");
-  app.add_option("--system", system_, "System prompt, with --chat")
+               "chat template");
+  app.add_option("--system", system_,
+                 "System prompt, with --chat; default: none, also where the "
+                 "template has one")
       ->type_name("TEXT");
 }
 

@@ -8,6 +8,7 @@
 #include "eval/forced_run.h"
 #include "eval/hit_rate.h"
 #include "lookaheadkv/engine.h"
+#include "options/option_table.h"
 #include "text/chat_turn.h"
 
 namespace lkv {
@@ -215,6 +216,7 @@ Result<Model> Model::Open(const std::string& path,
 }
 
 Result<Session> Model::NewSession(const SessionOptions& options) const {
+  if (Status s = CheckOptions(options.cache); !s.ok()) return s;
   auto state = std::make_unique<Session::State>();
   state->engine = state_->engine.get();
   state->options.cache = options.cache;

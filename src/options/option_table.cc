@@ -279,7 +279,9 @@ struct FieldWriter {
     return std::string(key.choices.front());
   }
   std::string operator()(const ChoiceField& field) const {
-    return std::string(key.choices[field.get(options)]);
+    const size_t choice = field.get(options);
+    return choice < key.choices.size() ? std::string(key.choices[choice])
+                                       : std::to_string(choice);
   }
   std::string operator()(bool CacheOptions::*field) const {
     return options.*field ? "true" : "false";
@@ -364,6 +366,17 @@ Status SetOption(const OptionKey& key, std::string_view text,
 
 std::string FormatOption(const OptionKey& key, const CacheOptions& options) {
   return std::visit(FieldWriter{key, options}, key.field);
+}
+
+Status CheckOptions(const CacheOptions& options) {
+  for (const OptionKey& key : OptionTable()) {
+    if (std::holds_alternative<std::monostate>(key.field)) continue;
+    const std::string text = FormatOption(key, options);
+    if (text == key.if_unset) continue;
+    CacheOptions read;
+    if (Status s = SetOption(key, text, &read); !s.ok()) return s;
+  }
+  return {};
 }
 
 std::string OptionTableMarkdown() {

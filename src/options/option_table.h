@@ -67,6 +67,9 @@ Status SetOption(const OptionKey& key, std::string_view text,
                  CacheOptions* options);
 // The value as SetOption reads it; an open TokensField gives its if_unset.
 std::string FormatOption(const OptionKey& key, const CacheOptions& options);
+// kInvalidArgument unless every field holds a value that SetOption would take:
+// for options that no text was read into.
+Status CheckOptions(const CacheOptions& options);
 
 // The table of docs/configuration.md, in Markdown.
 std::string OptionTableMarkdown();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
 #include <set>
 #include <sstream>
 #include <string>
@@ -22,6 +23,26 @@ TEST(OptionTableTest, NamesAreUniqueAndEveryKeyIsExplained) {
   }
   EXPECT_EQ(FindOption("tiers"), nullptr)
       << "a key is unknown until the part that it steers exists";
+}
+
+TEST(OptionTableTest, FieldsThatNoTextWouldSetAreRefusedByName) {
+  EXPECT_TRUE(CheckOptions(CacheOptions()).ok());
+  const auto refused = [](auto change, std::string_view name) {
+    CacheOptions options;
+    change(options);
+    const Status status = CheckOptions(options);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << name;
+    EXPECT_TRUE(status.message().starts_with(name)) << status.message();
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  refused([](CacheOptions& o) { o.prediction_steps = 0; }, "prediction_steps");
+  refused([&](CacheOptions& o) { o.change_smoothing = nan; },
+          "change_smoothing");
+  refused([](CacheOptions& o) { o.score_threshold_percentile = 1e9; },
+          "score_threshold");
+  refused([](CacheOptions& o) { o.policy = static_cast<PolicyName>(99); },
+          "policy");
+  refused([](CacheOptions& o) { o.base_window_tokens = 0; }, "base_window");
 }
 
 TEST(OptionTableTest, EveryChoiceReadsBackAsItself) {

@@ -108,7 +108,8 @@ HeavyHitters FindHeavyHitters(std::span<const float> mass, double share,
                               uint32_t max_count, std::span<float> scratch) {
   CHECK(scratch.size() >= mass.size());
   const Extent extent = Measure(mass);
-  if (extent.total <= 0 || max_count == 0) return {};
+  // Nor has attention that is NaN.
+  if (!(extent.total > 0) || max_count == 0) return {};
   const auto lowest = static_cast<float>((1 - share) * extent.total /
                                          static_cast<double>(mass.size()));
   size_t n_candidates = 0;

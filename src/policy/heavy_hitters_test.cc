@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -31,6 +32,12 @@ TEST(HeavyHittersTest, TheCapCutsTheSet) {
   EXPECT_EQ(found.count(), 10u);
   EXPECT_EQ(found.n_at_threshold, 10u);
   EXPECT_EQ(found.threshold, 0.01f);
+}
+
+TEST(HeavyHittersTest, MassThatIsNoNumberHasNoHitters) {
+  std::vector<float> mass(20, 0.05f);
+  mass[7] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(Find(mass, 0.9, 10).count(), 0u);
 }
 
 TEST(HeavyHittersTest, NoMassHasNoHitters) {

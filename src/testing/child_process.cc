@@ -97,6 +97,10 @@ ChildResult RunLkv(const std::vector<std::string>& arguments,
     }
     signal(SIGPIPE, SIG_DFL);
     PrepareEnvironment(options);
+    if (!options.may_fill_files) {
+      const rlimit limit = {.rlim_cur = 0, .rlim_max = 0};
+      setrlimit(RLIMIT_FSIZE, &limit);
+    }
     if (options.address_limit_bytes > 0) {
       const rlimit limit = {.rlim_cur = options.address_limit_bytes,
                             .rlim_max = options.address_limit_bytes};

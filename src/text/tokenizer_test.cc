@@ -253,6 +253,13 @@ std::vector<BadVocabulary> BadVocabularies() {
       {"TokenTwice", Vocabulary(2, "llama", {"a", "b", "a"}),
        "token 2 of its vocabulary appears twice"},
       {"UnknownModel", Vocabulary(2, "sorcery", {"a", "b"}), "sorcery"},
+      {"Rwkv", Vocabulary(2, "rwkv", {"a", "b"}), "rwkv"},
+      {"BertWithBytes",
+       Vocabulary(3, "bert", {"a", "<0x41>"})
+           .ArrayKey("tokenizer.ggml.token_type", GgufBytes::kI32, 2)
+           .Put(int32_t{1})
+           .Put(int32_t{6}),
+       "token 1 is a byte"},
       {"BpeWithoutMerges", Vocabulary(2, "gpt2", {"a", "b"}), "merges"},
       {"FewScores",
        Vocabulary(3, "llama", {"a", "b", "c"})

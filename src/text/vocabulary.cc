@@ -81,6 +81,12 @@ Status CheckTokens(const std::string& path, const gguf_context* gguf) {
     if (CountWithoutNames(gguf) <= kTokensWithoutNamesMax) return {};
     return Damaged(path, "claims more tokens than any model has");
   }
+  // With these, libllama never returns from a text whose bytes are no tokens.
+  if (model == "rwkv") {
+    return Damaged(path, "has a vocabulary of kind rwkv (key " +
+                             std::string(kModelKey) +
+                             "), which is unsupported");
+  }
   const int64_t tokens_id = FindArray(gguf, kTokensKey, GGUF_TYPE_STRING);
   if (tokens_id < 0 || gguf_get_arr_n(gguf, tokens_id) == 0) {
     return Damaged(path,
@@ -107,6 +113,10 @@ Status CheckTokens(const std::string& path, const gguf_context* gguf) {
     if (is_byte && !(token.size() == 6 && token.starts_with("<0x"))) {
       return Damaged(path, "token " + std::to_string(i) +
                                " of its vocabulary is no byte, as it claims");
+    }
+    if (is_byte && model == "bert") {
+      return Damaged(path, "token " + std::to_string(i) +
+                               " is a byte, which a bert vocabulary has not");
     }
   }
   return {};
