@@ -58,6 +58,8 @@ struct GenerateOptions {
   std::string grammar = {};  // GBNF text; empty: none
 };
 
+// Callbacks must not throw.
+//
 // Gets whole UTF-8 characters as they come; returns false to stop.
 using TextCallback = std::function<bool(std::string_view)>;
 // Asked once per layer in prefill and once per token.
