@@ -7,7 +7,7 @@
 // lost its core to another process holds up nobody but the item it is at: it
 // passes the phases that ended meanwhile in no time when it is back. Only the
 // end of a Run() waits for who is still inside. (With barriers that all members
-// must reach, neighbours on both of two cores cost a factor of 8 instead of 2.)
+// must reach, a build on both of two cores cost a factor of 10 instead of 3.)
 //
 // Items begin in equal shares, one after another in memory; who has finished
 // its own takes from the others. Which member does an item is a matter of
