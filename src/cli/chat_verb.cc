@@ -85,7 +85,7 @@ class ChatLoop {
  private:
   void Leave() { code_ = refused_ ? ExitCode::kWrongUse : ExitCode::kDone; }
 
-  // Says why a message gets no answer. A person has seen it and asks again; a
+  // Says why a line gets no answer. A person has seen it and asks again; a
   // script goes on and learns it from the exit code.
   void Refuse(std::string_view why) {
     const std::string where =
@@ -110,7 +110,7 @@ class ChatLoop {
         PrintError(s.message());
       }
     } else {
-      PrintError("chat: unknown command " + Quoted(line) + "; /help lists all");
+      Refuse("unknown command " + Quoted(line) + "; /help lists all");
     }
   }
 

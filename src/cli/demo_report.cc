@@ -26,6 +26,9 @@ std::vector<std::string> Reading(const DemoReport& report) {
   const DemoRow* lru = FindRow(report, PolicyName::kLru);
   const DemoRow* ours = FindRow(report, PolicyName::kLookahead);
   if (full == nullptr || lru == nullptr || ours == nullptr) return {};
+  if (ours->kv.evicted_tokens == 0) {
+    return {"Nothing had to leave: the text fits into the budget."};
+  }
   const double speed =
       ours->decode_tokens_per_second / full->decode_tokens_per_second;
   return {"Speed: lookahead decodes " + FormatFixed(speed, 2) +

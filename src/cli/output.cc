@@ -44,10 +44,14 @@ bool Output::Write(std::string_view text) {
 }
 
 ExitCode Output::Fail(const Status& status) {
-  PrintError(status.message());
+  // Whoever was interrupted says so in words of its own; here they are one.
+  const std::string message = status.code() == StatusCode::kCancelled
+                                  ? Interrupt::kMessage
+                                  : std::string(status.message());
+  PrintError(message);
   const ExitCode code = ExitCodeOf(status);
   if (format_ == OutputFormat::kJson && !used_) {
-    Write(ErrorDocument(Printable(status.message()), code));
+    Write(ErrorDocument(Printable(message), code));
   }
   return code;
 }

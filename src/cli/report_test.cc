@@ -99,6 +99,7 @@ DemoReport SomeReport() {
     row.kv.read_bytes_last_step =
         (policy == PolicyName::kFull ? 96 : 24) * kMiB;
     row.kv.resident_bytes_max = row.kv.read_bytes_last_step;
+    row.kv.evicted_tokens = policy == PolicyName::kFull ? 0 : 3000;
     row.hit.mass = policy == PolicyName::kLru ? 0.5 : 0.75;
     row.fidelity.kl_mean = policy == PolicyName::kLru ? 0.04 : 0.02;
     row.answer = "A lamp\nof brass.";
@@ -106,6 +107,14 @@ DemoReport SomeReport() {
   }
   report.noise_floor.kl_mean = 0.0004;
   return report;
+}
+
+TEST(DemoReportTest, ATextThatFitsTheBudgetProvesNothing) {
+  DemoReport report = SomeReport();
+  for (DemoRow& row : report.rows) row.kv.evicted_tokens = 0;
+  const std::string text = DemoAsText(report, DemoOptions());
+  EXPECT_NE(text.find("Nothing had to leave"), std::string::npos) << text;
+  EXPECT_EQ(text.find("times as fast"), std::string::npos) << text;
 }
 
 TEST(DemoReportTest, TheTableHasARowPerPolicyAndTheReadingItsFigures) {

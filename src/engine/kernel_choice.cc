@@ -14,9 +14,9 @@ Result<const KernelTable*> ChooseKernels() {
   for (const char* const* name = AvailableKernels(); *name != nullptr; ++name) {
     known += known.empty() ? *name : std::string(", ") + *name;
   }
-  return InvalidArgument("LKV_KERNELS=" + Printable(forced) +
-                         ": this processor does not run it; choose one of " +
-                         known);
+  return InvalidArgument(
+      "LKV_KERNELS=" + Printable(forced) +
+      ": is no kernel set that this processor runs; choose one of " + known);
 }
 
 }  // namespace lkv

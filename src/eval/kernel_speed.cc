@@ -73,16 +73,8 @@ class KernelBench {
         options_(options),
         on_row_(on_row),
         cancelled_(cancelled),
-        team_(team),
-        memory_(options.working_set_bytes) {
+        team_(team) {
     CHECK(options.working_set_bytes >= kSmallestWorkingSet);
-    // Small halves (0.25 to 0.5): any tile and any page made of them holds
-    // ordinary numbers.
-    std::minstd_rand random(1);
-    for (size_t i = 0; i < memory_.size(); i += 2) {
-      const auto half = static_cast<uint16_t>(0x3400 + random() % 0x400);
-      std::memcpy(&memory_[i], &half, sizeof(half));
-    }
   }
 
   std::vector<KernelSpeedRow> Run() {
@@ -114,8 +106,22 @@ class KernelBench {
                                        : "x16");
   }
 
-  bool Wanted(const std::string& name) const {
-    return name.find(options_.filter) != std::string::npos;
+  // True if `name` is to be measured; then the working set is filled, too.
+  bool Wanted(const std::string& name) {
+    if (name.find(options_.filter) == std::string::npos) return false;
+    if (memory_.size() == 0) FillWorkingSet();
+    return true;
+  }
+
+  void FillWorkingSet() {
+    memory_ = AlignedBuffer<uint8_t>(options_.working_set_bytes);
+    // Small halves (0.25 to 0.5): any tile and any page made of them holds
+    // ordinary numbers.
+    std::minstd_rand random(1);
+    for (size_t i = 0; i < memory_.size(); i += 2) {
+      const auto half = static_cast<uint16_t>(0x3400 + random() % 0x400);
+      std::memcpy(&memory_[i], &half, sizeof(half));
+    }
   }
 
   template <typename Pass>
@@ -386,7 +392,7 @@ class KernelBench {
   const std::function<void(const KernelSpeedRow&)>& on_row_;
   const std::function<bool()>& cancelled_;
   ThreadTeam& team_;
-  AlignedBuffer<uint8_t> memory_;
+  AlignedBuffer<uint8_t> memory_;  // the working set
   std::vector<KernelSpeedRow> rows_;
 };
 
