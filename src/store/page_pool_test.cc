@@ -122,8 +122,9 @@ TEST(PagePoolTest, SystemNeverHoldsMoreThanTheCapacity) {
     const size_t before = ResidentBytes();
     PagePool pool = PagePool::Create(4096, n_pages).value();
     while (pool.n_free() > 0) std::memset(pool.PageData(pool.Take()), 1, 4096);
-    // The pool's own arrays and the test's stay under 128 KiB.
-    EXPECT_LT(ResidentBytes(), before + n_pages * 4096 + kMiB / 8);
+    // The pool's own arrays, the test's, and what a sanitizer keeps of the
+    // reading of the machine's limits stay under 512 KiB.
+    EXPECT_LT(ResidentBytes(), before + n_pages * 4096 + kMiB / 2);
   }
 }
 
