@@ -2,11 +2,11 @@
 // weight type, on prose and code; libllama's own distance from the reference
 // on the same tokens is the yardstick.
 //
-// By default 256 tokens of each text, the best kernel set and four types.
-// LKV_LONG_TESTS=types runs every type on every vector set (ten minutes),
-// LKV_LONG_TESTS=all 1,000 tokens of every type on every set (hours, the scalar
-// one's). Matrices whose rows do not fit a type's blocks (SmolLM2 has rows of
-// 576) are of the type that llama-quantize puts in its place.
+// By default the best kernel set and four types. LKV_LONG_TESTS=types runs
+// every type on every vector set (ten minutes), LKV_LONG_TESTS=all on the
+// scalar set too (an hour). Matrices whose rows do not fit a type's blocks
+// (SmolLM2 has rows of 576) are of the type that llama-quantize puts in its
+// place.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -39,6 +39,7 @@ Extent TestExtent() {
 }
 
 constexpr uint32_t kChunkTokens = 512;
+constexpr size_t kTextTokens = 256;
 
 using Tokens = std::vector<int32_t>;
 using Logits = std::vector<float>;
@@ -73,11 +74,10 @@ double PrintAndAverage(const std::string& who, const std::vector<Logits>& truth,
 }
 
 void ExpectNearReference(const std::string& model_path) {
-  const size_t n_tokens = TestExtent() == Extent::kAll ? 1000 : 256;
   const std::vector<Tokens> texts = {
-      TokensOfFile(model_path, "/usr/share/common-licenses/GPL-3", n_tokens),
+      TokensOfFile(model_path, "/usr/share/common-licenses/GPL-3", kTextTokens),
       TokensOfFile(model_path, LKV_LLAMA_CPP_DIR "/src/llama-graph.cpp",
-                   n_tokens)};
+                   kTextTokens)};
   auto file = GgufFile::Open(model_path);
   ASSERT_TRUE(file.ok()) << file.status().message();
   auto architecture = ReadArchitecture(**file);
