@@ -11,11 +11,15 @@ enum class PageId : uint32_t {};
 enum class SequenceId : uint32_t {};
 
 // Element type of cached keys and values.
-enum class KvType : uint8_t { kF16, kBF16 };
+enum class KvType : uint8_t { kF16, kBF16, kInt8 };
+inline constexpr size_t kKvTypes = 3;
 
 // Tokens in one page of 16-bit elements: at head_dim 64 a page is 4 KiB, the
 // smallest unit that can be read in any order at streaming speed.
 inline constexpr uint32_t kPageTokens = 16;
+
+// Widest head of any supported model.
+inline constexpr uint32_t kMaxHeadDim = 256;
 
 // n / divisor, rounded up. Requires n + divisor - 1 to fit T.
 template <typename T>

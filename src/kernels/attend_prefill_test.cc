@@ -19,7 +19,7 @@ struct Prompt {
   uint32_t group;
   std::vector<float> q;  // [n_tokens, group, head_dim]
 
-  Prompt(uint32_t type, uint32_t head_dim, uint32_t n_tokens, uint32_t group,
+  Prompt(KvType type, uint32_t head_dim, uint32_t n_tokens, uint32_t group,
          Random* random)
       : lane(type, head_dim, n_tokens, random),
         n_tokens(n_tokens),
@@ -44,7 +44,7 @@ struct Prefilled {
     p.assign(observed.size() * prompt.group * n_padded, -1.0f);
     p_max.assign(observed.size() * prompt.group * n_chunks, -1.0f);
     AlignedBuffer<float> scratch(AttendPrefillScratch(prompt.lane.head_dim));
-    set.attend_prefill[prompt.lane.type](
+    set.attend_prefill[prompt.lane.type_index()](
         {.run = prompt.lane.Run(last),
          .group = prompt.group,
          .n_queries = last - first,
@@ -69,7 +69,7 @@ void ExpectExact(const KernelTable& set, const Prompt& prompt, uint32_t first,
                  uint32_t last, const std::vector<uint32_t>& observed) {
   const TestLane& lane = prompt.lane;
   SCOPED_TRACE(::testing::Message()
-               << set.name << " type " << lane.type << " head_dim "
+               << set.name << " type " << lane.type_index() << " head_dim "
                << lane.head_dim << " queries " << first << " to " << last
                << " group " << prompt.group);
   Prefilled got(set, prompt, first, last, observed);
@@ -114,7 +114,7 @@ void ExpectExact(const KernelTable& set, const Prompt& prompt, uint32_t first,
 TEST(AttendPrefillTest, EverySetAgreesWithDoublePrecisionForEveryShape) {
   Random random(1);
   for (uint32_t head_dim : {16, 64, 80, 96, 128, 256}) {
-    for (uint32_t type : {0, 1}) {
+    for (KvType type : kAllKvTypes) {
       for (uint32_t group : {1, 2, 3, 5, 8, 9}) {
         Prompt prompt(type, head_dim, 41, group, &random);
         for (const KernelTable* set : AllSets()) {
@@ -127,7 +127,7 @@ TEST(AttendPrefillTest, EverySetAgreesWithDoublePrecisionForEveryShape) {
 
 TEST(AttendPrefillTest, EverySetAgreesAcrossChunkBorders) {
   Random random(2);
-  Prompt prompt(0, 64, 530, 3, &random);
+  Prompt prompt(KvType::kF16, 64, 530, 3, &random);
   for (const KernelTable* set : AllSets()) {
     ExpectExact(*set, prompt, 230, 275, {0, 8, 16, 24, 32, 44});
     ExpectExact(*set, prompt, 500, 530, {0, 11, 12, 13, 29});
@@ -139,7 +139,7 @@ TEST(AttendPrefillTest, EverySetAgreesAcrossChunkBorders) {
 TEST(AttendPrefillTest, NaNBehindTheEndIsNotSeen) {
   Random random(3);
   for (const KernelTable* set : AllSets()) {
-    for (uint32_t type : {0, 1}) {
+    for (KvType type : kAllKvTypes) {
       Prompt prompt(type, 64, 37, 3, &random);
       prompt.lane.PoisonFrom(37);
       ExpectExact(*set, prompt, 0, 37, {36});
@@ -150,7 +150,7 @@ TEST(AttendPrefillTest, NaNBehindTheEndIsNotSeen) {
 // Strict mode: the same slots, cut in any way, give the same bits.
 TEST(AttendPrefillTest, ResultsDoNotDependOnHowThePromptIsCut) {
   Random random(4);
-  Prompt prompt(0, 64, 300, 3, &random);
+  Prompt prompt(KvType::kF16, 64, 300, 3, &random);
   for (const KernelTable* set : AllSets()) {
     Prefilled whole(*set, prompt, 0, 300, {});
     for (uint32_t chunk : {1, 7, 64, 256, 299}) {
@@ -175,7 +175,7 @@ TEST(AttendPrefillTest, ResultsDoNotDependOnHowThePromptIsCut) {
 
 TEST(AttendPrefillTest, ObservingAQueryDoesNotChangeIt) {
   Random random(5);
-  Prompt prompt(0, 64, 290, 2, &random);
+  Prompt prompt(KvType::kF16, 64, 290, 2, &random);
   for (const KernelTable* set : AllSets()) {
     Prefilled without(*set, prompt, 200, 290, {});
     Prefilled with(*set, prompt, 200, 290, {3, 57, 89});

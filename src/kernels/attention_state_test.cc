@@ -22,16 +22,17 @@ struct State {
       : m(kGroup), l(kGroup), o(kGroup * kHeadDim) {
     PageRun run = lane.Run(n_slots);
     run.pages += first_page;
-    SelectKernels(nullptr)->attend_decode[lane.type]({.run = run,
-                                                      .group = kGroup,
-                                                      .q = q.data(),
-                                                      .m = m.data(),
-                                                      .l = l.data(),
-                                                      .o = o.data(),
-                                                      .p = nullptr,
-                                                      .p_stride = 0,
-                                                      .p_max = nullptr,
-                                                      .p_max_stride = 0});
+    SelectKernels(nullptr)->attend_decode[lane.type_index()](
+        {.run = run,
+         .group = kGroup,
+         .q = q.data(),
+         .m = m.data(),
+         .l = l.data(),
+         .o = o.data(),
+         .p = nullptr,
+         .p_stride = 0,
+         .p_max = nullptr,
+         .p_max_stride = 0});
   }
 
   void Merge(const State& run) {
@@ -42,7 +43,7 @@ struct State {
 
 TEST(MergeAttentionStatesTest, PartsGiveTheStateOfTheWhole) {
   Random random(1);
-  TestLane lane(0, kHeadDim, 1000, &random);
+  TestLane lane(KvType::kF16, kHeadDim, 1000, &random);
   std::vector<float> q = ScaledQueries(kGroup, kHeadDim, &random);
   State whole(lane, 0, 1000, q);
   for (uint32_t split : {1, 16, 30, 62}) {  // pages
@@ -61,7 +62,7 @@ TEST(MergeAttentionStatesTest, PartsGiveTheStateOfTheWhole) {
 
 TEST(MergeAttentionStatesTest, AnEmptyRunChangesNothing) {
   Random random(2);
-  TestLane lane(0, kHeadDim, 100, &random);
+  TestLane lane(KvType::kF16, kHeadDim, 100, &random);
   std::vector<float> q = ScaledQueries(kGroup, kHeadDim, &random);
   State before(lane, 0, 100, q);
   State after = before;
@@ -73,7 +74,7 @@ TEST(MergeAttentionStatesTest, AnEmptyRunChangesNothing) {
 
 TEST(MergeAttentionStatesTest, AnEmptyStateBecomesTheRun) {
   Random random(3);
-  TestLane lane(0, kHeadDim, 100, &random);
+  TestLane lane(KvType::kF16, kHeadDim, 100, &random);
   std::vector<float> q = ScaledQueries(kGroup, kHeadDim, &random);
   State run(lane, 0, 100, q);
   State merged(lane, 0, 0, q);
@@ -85,7 +86,7 @@ TEST(MergeAttentionStatesTest, AnEmptyStateBecomesTheRun) {
 
 TEST(MergeAttentionStatesTest, TwoEmptyStatesStayEmpty) {
   Random random(4);
-  TestLane lane(0, kHeadDim, 16, &random);
+  TestLane lane(KvType::kF16, kHeadDim, 16, &random);
   std::vector<float> q = ScaledQueries(kGroup, kHeadDim, &random);
   State merged(lane, 0, 0, q);
   merged.Merge(State(lane, 0, 0, q));

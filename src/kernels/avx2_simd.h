@@ -114,6 +114,36 @@ struct Simd {
     return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 1)));
   }
 
+  // 2 kLanes bytes, sign-extended to words.
+  static I32 LoadBytesAsWords(const int8_t* x) {
+    return _mm256_cvtepi8_epi16(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
+  }
+  static I32 ZeroIntegers() { return _mm256_setzero_si256(); }
+  // The same two words in every lane.
+  static I32 SetPair(const int16_t* pair) {
+    int32_t bits;
+    __builtin_memcpy(&bits, pair, sizeof(bits));
+    return _mm256_set1_epi32(bits);
+  }
+  // sum + a.even * b.even + a.odd * b.odd, over the words of each lane.
+  static I32 DotPairs(I32 sum, I32 a, I32 b) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+  }
+  static F32 FromIntegers(I32 x) { return _mm256_cvtepi32_ps(x); }
+  static F32 EvenWords(I32 x) {
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(x, 16), 16));
+  }
+  static F32 OddWords(I32 x) {
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(x, 16));
+  }
+  // Integers in [-32768, 32767] as words.
+  static void StoreWords(int16_t* to, I32 x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                     _mm_packs_epi32(_mm256_castsi256_si128(x),
+                                     _mm256_extracti128_si256(x, 1)));
+  }
+
   static F32 RoundToIntegral(F32 x) {
     return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }

@@ -95,6 +95,35 @@ struct Simd {
   }
   static int32_t SumOfIntegers(I32 x) { return _mm512_reduce_add_epi32(x); }
 
+  // 2 kLanes bytes, sign-extended to words.
+  static I32 LoadBytesAsWords(const int8_t* x) {
+    return _mm512_cvtepi8_epi16(
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+  }
+  static I32 ZeroIntegers() { return _mm512_setzero_si512(); }
+  // The same two words in every lane.
+  static I32 SetPair(const int16_t* pair) {
+    int32_t bits;
+    __builtin_memcpy(&bits, pair, sizeof(bits));
+    return _mm512_set1_epi32(bits);
+  }
+  // sum + a.even * b.even + a.odd * b.odd, over the words of each lane.
+  static I32 DotPairs(I32 sum, I32 a, I32 b) {
+    return _mm512_dpwssd_epi32(sum, a, b);
+  }
+  static F32 FromIntegers(I32 x) { return _mm512_cvtepi32_ps(x); }
+  static F32 EvenWords(I32 x) {
+    return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(x, 16), 16));
+  }
+  static F32 OddWords(I32 x) {
+    return _mm512_cvtepi32_ps(_mm512_srai_epi32(x, 16));
+  }
+  // Integers in [-32768, 32767] as words.
+  static void StoreWords(int16_t* to, I32 x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                        _mm512_cvtepi32_epi16(x));
+  }
+
   static F32 RoundToIntegral(F32 x) {
     return _mm512_roundscale_ps(x,
                                 _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

@@ -8,12 +8,10 @@
 namespace lkv {
 namespace {
 
-// Two names for one thing, so that files compiled for a vector set need no
-// header but kernel_table.h.
-static_assert(kPageSlots == kPageTokens);
 // What arrays "indexed by KvType" rely on.
 static_assert(static_cast<int>(KvType::kF16) == 0 &&
-              static_cast<int>(KvType::kBF16) == 1);
+              static_cast<int>(KvType::kBF16) == 1 &&
+              static_cast<int>(KvType::kInt8) == 2 && kKvTypes == 3);
 
 // The sets that this processor runs, best first.
 struct Sets {

@@ -11,13 +11,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/types.h"
 #include "kernels/tiles.h"
 
 namespace lkv {
 
 // Slots of one page; the same number as the rows of a tile, so that one
 // 64-byte register holds one value of each slot.
-inline constexpr uint32_t kPageSlots = 16;
+inline constexpr uint32_t kPageSlots = kPageTokens;
 
 // Slots between two looks at the running maximum in attention: the
 // unnormalised probabilities of one chunk share one maximum (`p_max`).
@@ -51,15 +52,32 @@ struct MatmulArgs {
 };
 
 // Which slots of which pages, and what a page looks like. Page i of the run
-// starts at pool + page_bytes * pages[i]: K [head_dim][16], then
-// V [16][head_dim], 16-bit elements. All pages but the last are full.
+// starts at pool + page_bytes * pages[i]. All pages but the last are full.
+//
+// 16-bit elements: K [head_dim][16], then V [16][head_dim].
+//
+// int8: K [head_dim / 2][16][2], V [8][head_dim][2], then a bf16 scale for each
+// slot's key [16] and value [16]; an element is scale * integer, the integer in
+// [-127, 127]. Neighbours are what a multiplication of 16-bit pairs sums: two
+// dimensions of a key, two slots' values.
 struct PageRun {
   const uint8_t* pool;
   size_t page_bytes;
   const uint32_t* pages;
   uint32_t n_slots;   // valid slots; pages = ceil(n_slots / 16)
   uint32_t head_dim;  // multiple of 16
+  // Of int8 runs only: the first n_exact_pages pages hold f16 and lie in a pool
+  // of their own. (The sinks: nearly every query gives them a large part of its
+  // attention, and their keys have outliers that stretch a scale.)
+  uint32_t n_exact_pages = 0;
+  const uint8_t* exact_pool = nullptr;
+  size_t exact_page_bytes = 0;
 };
+
+// Bytes of a page of int8, scales included.
+inline constexpr size_t Int8PageBytes(uint32_t head_dim) {
+  return size_t{2} * kPageSlots * (head_dim + sizeof(uint16_t));
+}
 
 // One query token, all query heads of one KV head, over one run of pages.
 struct AttendDecodeArgs {
@@ -150,17 +168,20 @@ struct KernelTable {
   void (*matmul[kWeightFormats])(const MatmulArgs& args);
 
   // --- attention, indexed by KvType ----------------------------------------
-  // Writes one token's k and v [head_dim] into slot `slot` of a page.
-  void (*write_slot[2])(uint8_t* page, uint32_t slot, uint32_t head_dim,
-                        const float* k, const float* v);
-  void (*attend_decode[2])(const AttendDecodeArgs& args);
-  void (*attend_prefill[2])(const AttendPrefillArgs& args);
+  // Writes one token's k and v [head_dim] into slot `slot` of a page. int8: the
+  // same bytes from every set; what a row that is not finite becomes is
+  // unspecified.
+  void (*write_slot[kKvTypes])(uint8_t* page, uint32_t slot, uint32_t head_dim,
+                               const float* k, const float* v);
+  void (*attend_decode[kKvTypes])(const AttendDecodeArgs& args);
+  void (*attend_prefill[kKvTypes])(const AttendPrefillArgs& args);
   void (*reduce_mass)(const ReduceMassArgs& args);
   // For slots [first, last) of a page: norms[slot - first] = |v|,
   // distances[slot - first] = |v - mean| with mean [head_dim].
-  void (*value_stats[2])(const uint8_t* page, uint32_t first, uint32_t last,
-                         uint32_t head_dim, const float* mean, float* norms,
-                         float* distances);
+  void (*value_stats[kKvTypes])(const uint8_t* page, uint32_t first,
+                                uint32_t last, uint32_t head_dim,
+                                const float* mean, float* norms,
+                                float* distances);
 
   // --- rows -----------------------------------------------------------------
   // out = x / sqrt(mean(x^2) + eps) * weight.

@@ -38,7 +38,7 @@ TEST(KernelTableTest, EverySetIsComplete) {
   for (const KernelTable* set : AllSets()) {
     EXPECT_NE(set->quantize_row, nullptr) << set->name;
     for (auto matmul : set->matmul) EXPECT_NE(matmul, nullptr) << set->name;
-    for (int type = 0; type < 2; ++type) {
+    for (size_t type = 0; type < kKvTypes; ++type) {
       EXPECT_NE(set->write_slot[type], nullptr) << set->name;
       EXPECT_NE(set->attend_decode[type], nullptr) << set->name;
       EXPECT_NE(set->attend_prefill[type], nullptr) << set->name;

@@ -1,7 +1,9 @@
 // Reference attention: straight loops over slots, one query head at a time.
 #include <cmath>
 #include <limits>
+#include <optional>
 
+#include "kernels/int8_scale.h"
 #include "kernels/kernel_sets.h"
 
 namespace lkv {
@@ -11,26 +13,72 @@ using Convert = float (*)(uint16_t);
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// One page: K [head_dim][16], then V [16][head_dim].
-struct Page {
-  const uint16_t* keys;
-  const uint16_t* values;
+// One slot of a page of 16-bit elements.
+template <Convert ToF32>
+class HalvesSlot {
+ public:
+  HalvesSlot(const uint8_t* page, uint32_t slot, uint32_t head_dim) {
+    const uint16_t* halves = reinterpret_cast<const uint16_t*>(page);
+    keys_ = halves + slot;
+    values_ = halves + size_t{kPageSlots + slot} * head_dim;
+  }
+  HalvesSlot(const PageRun& run, uint32_t slot)
+      : HalvesSlot(run.pool + run.page_bytes * run.pages[slot / kPageSlots],
+                   slot % kPageSlots, run.head_dim) {}
+
+  float Key(uint32_t d) const { return ToF32(keys_[size_t{d} * kPageSlots]); }
+  float Value(uint32_t d) const { return ToF32(values_[d]); }
+
+ private:
+  const uint16_t* keys_;
+  const uint16_t* values_;
 };
 
-Page PageOf(const PageRun& run, uint32_t slot) {
-  const uint8_t* bytes =
-      run.pool + run.page_bytes * run.pages[slot / kPageSlots];
-  const uint16_t* keys = reinterpret_cast<const uint16_t*>(bytes);
-  return {keys, keys + size_t{kPageSlots} * run.head_dim};
-}
-
-template <Convert ToF32>
-float Logit(const PageRun& run, uint32_t slot, const float* q) {
-  const uint16_t* keys = PageOf(run, slot).keys + slot % kPageSlots;
-  float sum = 0;
-  for (uint32_t d = 0; d < run.head_dim; ++d) {
-    sum += ToF32(keys[size_t{d} * kPageSlots]) * q[d];
+// One slot of a page of int8, or of an exact page of an int8 run.
+class Int8Slot {
+ public:
+  Int8Slot(const uint8_t* page, uint32_t slot, uint32_t head_dim) {
+    const size_t n = size_t{kPageSlots} * head_dim;
+    const int8_t* keys = reinterpret_cast<const int8_t*>(page);
+    const uint16_t* scales = reinterpret_cast<const uint16_t*>(page + 2 * n);
+    keys_ = keys + 2 * slot;
+    values_ = keys + n + size_t{slot / 2} * head_dim * 2 + slot % 2;
+    key_scale_ = BF16ToF32(scales[slot]);
+    value_scale_ = BF16ToF32(scales[kPageSlots + slot]);
   }
+  Int8Slot(const PageRun& run, uint32_t slot) {
+    const uint32_t page = slot / kPageSlots;
+    if (page < run.n_exact_pages) {
+      exact_.emplace(run.exact_pool + run.exact_page_bytes * run.pages[page],
+                     slot % kPageSlots, run.head_dim);
+    } else {
+      *this = Int8Slot(run.pool + run.page_bytes * run.pages[page],
+                       slot % kPageSlots, run.head_dim);
+    }
+  }
+
+  float Key(uint32_t d) const {
+    if (exact_) return exact_->Key(d);
+    return key_scale_ * keys_[size_t{d / 2} * 2 * kPageSlots + d % 2];
+  }
+  float Value(uint32_t d) const {
+    if (exact_) return exact_->Value(d);
+    return value_scale_ * values_[size_t{d} * 2];
+  }
+
+ private:
+  std::optional<HalvesSlot<F16ToF32>> exact_;
+  const int8_t* keys_ = nullptr;
+  const int8_t* values_ = nullptr;
+  float key_scale_ = 0;
+  float value_scale_ = 0;
+};
+
+template <typename Slot>
+float Logit(const PageRun& run, uint32_t slot, const float* q) {
+  const Slot key(run, slot);
+  float sum = 0;
+  for (uint32_t d = 0; d < run.head_dim; ++d) sum += key.Key(d) * q[d];
   return sum;
 }
 
@@ -48,7 +96,7 @@ struct State {
 // Attention of one query head over the first n_visible slots of a run, chunk
 // by chunk: the running maximum changes at chunk borders only, so that the
 // probabilities kept of one chunk share it. o is not divided by l.
-template <Convert ToF32>
+template <typename Slot>
 State AttendRow(const PageRun& run, uint32_t n_visible, const float* q,
                 float* o, KeptRow kept) {
   State state;
@@ -59,7 +107,7 @@ State AttendRow(const PageRun& run, uint32_t n_visible, const float* q,
                                                        : kAttendChunkSlots;
     float top = state.m;
     for (uint32_t i = 0; i < n; ++i) {
-      logits[i] = Logit<ToF32>(run, first + i, q);
+      logits[i] = Logit<Slot>(run, first + i, q);
       top = std::fmax(top, logits[i]);
     }
     float rescale = std::exp(state.m - top);  // 0 in the first chunk
@@ -69,9 +117,8 @@ State AttendRow(const PageRun& run, uint32_t n_visible, const float* q,
     for (uint32_t i = 0; i < n; ++i) {
       float p = std::exp(logits[i] - top);
       state.l += p;
-      const uint16_t* v = PageOf(run, first + i).values +
-                          size_t{(first + i) % kPageSlots} * run.head_dim;
-      for (uint32_t d = 0; d < run.head_dim; ++d) o[d] += p * ToF32(v[d]);
+      const Slot slot(run, first + i);
+      for (uint32_t d = 0; d < run.head_dim; ++d) o[d] += p * slot.Value(d);
       if (kept.p != nullptr) kept.p[first + i] = p;
     }
     if (kept.p != nullptr) kept.p_max[first / kAttendChunkSlots] = top;
@@ -88,7 +135,7 @@ State AttendRow(const PageRun& run, uint32_t n_visible, const float* q,
   return state;
 }
 
-template <Convert ToF32>
+template <typename Slot>
 void AttendDecode(const AttendDecodeArgs& args) {
   for (uint32_t g = 0; g < args.group; ++g) {
     KeptRow kept;
@@ -96,14 +143,14 @@ void AttendDecode(const AttendDecodeArgs& args) {
       kept = {args.p + g * args.p_stride, args.p_max + g * args.p_max_stride};
     }
     size_t row = size_t{g} * args.run.head_dim;
-    State state = AttendRow<ToF32>(args.run, args.run.n_slots, args.q + row,
-                                   args.o + row, kept);
+    State state = AttendRow<Slot>(args.run, args.run.n_slots, args.q + row,
+                                  args.o + row, kept);
     args.m[g] = state.m;
     args.l[g] = state.l;
   }
 }
 
-template <Convert ToF32>
+template <typename Slot>
 void AttendPrefill(const AttendPrefillArgs& args) {
   uint32_t j = 0;  // next observed query
   for (uint32_t i = 0; i < args.n_queries; ++i) {
@@ -118,8 +165,7 @@ void AttendPrefill(const AttendPrefillArgs& args) {
       uint32_t head_dim = args.run.head_dim;
       const float* q = args.q + i * args.q_stride + size_t{g} * head_dim;
       float* out = args.out + i * args.out_stride + size_t{g} * head_dim;
-      State state =
-          AttendRow<ToF32>(args.run, args.n_visible + i, q, out, kept);
+      State state = AttendRow<Slot>(args.run, args.n_visible + i, q, out, kept);
       for (uint32_t d = 0; d < head_dim; ++d) out[d] /= state.l;
       args.m[size_t{i} * args.group + g] = state.m;
       args.l[size_t{i} * args.group + g] = state.l;
@@ -156,17 +202,45 @@ void WriteSlot(uint8_t* page, uint32_t slot, uint32_t head_dim, const float* k,
   }
 }
 
-template <Convert ToF32>
+// One row as integers in [-127, 127] times the bf16 scale returned.
+uint16_t QuantizeRow(const float* x, uint32_t n, int8_t* integers) {
+  float largest = 0;
+  for (uint32_t d = 0; d < n; ++d)
+    largest = std::fmax(largest, std::fabs(x[d]));
+  const Int8Scale scale = Int8ScaleOf(largest);
+  for (uint32_t d = 0; d < n; ++d) {
+    integers[d] = static_cast<int8_t>(std::lrint(x[d] * scale.inverse));
+  }
+  return scale.bf16;
+}
+
+void WriteInt8Slot(uint8_t* page, uint32_t slot, uint32_t head_dim,
+                   const float* k, const float* v) {
+  const size_t n = size_t{kPageSlots} * head_dim;
+  int8_t* keys = reinterpret_cast<int8_t*>(page);
+  int8_t* values = keys + n;
+  uint16_t* scales = reinterpret_cast<uint16_t*>(page + 2 * n);
+  int8_t row[kMaxHeadDim];
+  scales[slot] = QuantizeRow(k, head_dim, row);
+  for (uint32_t d = 0; d < head_dim; ++d) {
+    keys[(size_t{d / 2} * kPageSlots + slot) * 2 + d % 2] = row[d];
+  }
+  scales[kPageSlots + slot] = QuantizeRow(v, head_dim, row);
+  for (uint32_t d = 0; d < head_dim; ++d) {
+    values[(size_t{slot / 2} * head_dim + d) * 2 + slot % 2] = row[d];
+  }
+}
+
+template <typename Slot>
 void ValueStats(const uint8_t* page, uint32_t first, uint32_t last,
                 uint32_t head_dim, const float* mean, float* norms,
                 float* distances) {
-  const uint16_t* values =
-      reinterpret_cast<const uint16_t*>(page) + size_t{kPageSlots} * head_dim;
   for (uint32_t slot = first; slot < last; ++slot) {
+    const Slot values(page, slot, head_dim);
     float norm = 0;
     float distance = 0;
     for (uint32_t d = 0; d < head_dim; ++d) {
-      float v = ToF32(values[size_t{slot} * head_dim + d]);
+      float v = values.Value(d);
       norm += v * v;
       distance += (v - mean[d]) * (v - mean[d]);
     }
@@ -178,15 +252,21 @@ void ValueStats(const uint8_t* page, uint32_t first, uint32_t last,
 }  // namespace
 
 void AddScalarAttention(KernelTable* table) {
+  using F16 = HalvesSlot<F16ToF32>;
+  using BF16 = HalvesSlot<BF16ToF32>;
   table->write_slot[0] = WriteSlot<F32ToF16>;
   table->write_slot[1] = WriteSlot<F32ToBF16>;
-  table->attend_decode[0] = AttendDecode<F16ToF32>;
-  table->attend_decode[1] = AttendDecode<BF16ToF32>;
-  table->attend_prefill[0] = AttendPrefill<F16ToF32>;
-  table->attend_prefill[1] = AttendPrefill<BF16ToF32>;
+  table->write_slot[2] = WriteInt8Slot;
+  table->attend_decode[0] = AttendDecode<F16>;
+  table->attend_decode[1] = AttendDecode<BF16>;
+  table->attend_decode[2] = AttendDecode<Int8Slot>;
+  table->attend_prefill[0] = AttendPrefill<F16>;
+  table->attend_prefill[1] = AttendPrefill<BF16>;
+  table->attend_prefill[2] = AttendPrefill<Int8Slot>;
   table->reduce_mass = ReduceMass;
-  table->value_stats[0] = ValueStats<F16ToF32>;
-  table->value_stats[1] = ValueStats<BF16ToF32>;
+  table->value_stats[0] = ValueStats<F16>;
+  table->value_stats[1] = ValueStats<BF16>;
+  table->value_stats[2] = ValueStats<Int8Slot>;
 }
 
 }  // namespace lkv

@@ -227,7 +227,7 @@ TEST(ExpTest, IsWithin2e7OfExpOverItsRange) {
       for (size_t first = 0; first < logits.size(); first += 255) {
         uint32_t n = static_cast<uint32_t>(
             std::min<size_t>(256, logits.size() - first + 1));
-        TestLane lane(0, 16, n, &random);
+        TestLane lane(KvType::kF16, 16, n, &random);
         std::fill(lane.pool.begin(), lane.pool.end(), 0);
         // Slot 0 has the largest logit of its chunk, 0.
         for (uint32_t i = 1; i < n; ++i) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "kernels/simd_exp.h"
+#include "kernels/simd_int8_pages.h"
 #include "kernels/simd_pages.h"
 
 namespace lkv {
@@ -52,10 +53,39 @@ inline PrefillBlock BlockAt(const AttendPrefillArgs& args, uint32_t first_row) {
   return block;
 }
 
-template <Half kHalf>
-inline void ConvertPage(const uint16_t* from, uint32_t n, float* to) {
+template <KvType kType>
+inline void ConvertHalves(const uint16_t* from, uint32_t n, float* to) {
   for (uint32_t i = 0; i < n; i += Simd::kLanes) {
-    Simd::Store(to + i, LoadHalf<kHalf>(from + i));
+    Simd::Store(to + i, LoadHalf<kType>(from + i));
+  }
+}
+
+// Keys of a page as f32 [head_dim][kPageSlots].
+template <KvType kType>
+inline void ConvertKeys(const PageRun& run, uint32_t page, float* to) {
+  if constexpr (kType == KvType::kInt8) {
+    if (page < run.n_exact_pages) {
+      ConvertKeys<KvType::kF16>(ExactPages(run), page, to);
+    } else {
+      Int8KeysToF32(Int8PageOf(run, page), run.head_dim, to);
+    }
+  } else {
+    ConvertHalves<kType>(KeysOf(run, page), kPageSlots * run.head_dim, to);
+  }
+}
+
+// Values of the first n_slots slots of a page as f32 [n_slots][head_dim].
+template <KvType kType>
+inline void ConvertValues(const PageRun& run, uint32_t page, uint32_t n_slots,
+                          float* to) {
+  if constexpr (kType == KvType::kInt8) {
+    if (page < run.n_exact_pages) {
+      ConvertValues<KvType::kF16>(ExactPages(run), page, n_slots, to);
+    } else {
+      Int8ValuesToF32(Int8PageOf(run, page), run.head_dim, n_slots, to);
+    }
+  } else {
+    ConvertHalves<kType>(ValuesOf(run, page), n_slots * run.head_dim, to);
   }
 }
 
@@ -100,12 +130,12 @@ inline void RowLogits(const float* keys, uint32_t head_dim,
   }
 }
 
-template <Half kHalf, int kPages>
+template <KvType kType, int kPages>
 inline void PagesLogits(const PageRun& run, uint32_t page,
                         const PrefillBlock& block, float* logits) {
   const uint32_t n = kPageSlots * run.head_dim;
   for (int i = 0; i < kPages; ++i) {
-    ConvertPage<kHalf>(KeysOf(run, page + i), n, block.page + i * n);
+    ConvertKeys<kType>(run, page + i, block.page + i * n);
   }
   for (uint32_t r = 0; r < block.n_rows; r += Simd::kLogitRows) {
     RowLogits<kPages>(block.page, run.head_dim, block.q + r,
@@ -151,15 +181,15 @@ inline void AddRowValues(const float* values, uint32_t n_slots,
 }
 
 // Adds the values of n_slots slots (at most two pages) from page `page` on.
-template <Half kHalf>
+template <KvType kType>
 inline void PagesValues(const PageRun& run, uint32_t page, uint32_t n_slots,
                         const PrefillBlock& block, const float* p) {
   const uint32_t head_dim = run.head_dim;
   // Only slots in view: what lies behind them may be NaN.
   for (uint32_t i = 0; i < n_slots; i += kPageSlots) {
-    ConvertPage<kHalf>(ValuesOf(run, page + i / kPageSlots),
-                       AtMost(n_slots - i, kPageSlots) * head_dim,
-                       block.page + i * head_dim);
+    ConvertValues<kType>(run, page + i / kPageSlots,
+                         AtMost(n_slots - i, kPageSlots),
+                         block.page + i * head_dim);
   }
   for (uint32_t r = 0; r < block.n_rows; r += Simd::kOutputRows) {
     const float* p_of_rows = p + r * kAttendChunkSlots;
@@ -225,7 +255,7 @@ inline void FinishRow(const AttendPrefillArgs& args, const PrefillBlock& block,
   }
 }
 
-template <Half kHalf>
+template <KvType kType>
 void AttendBlock(const AttendPrefillArgs& args, uint32_t first_row) {
   const PageRun& run = args.run;
   const PrefillBlock block = BlockAt(args, first_row);
@@ -237,18 +267,18 @@ void AttendBlock(const AttendPrefillArgs& args, uint32_t first_row) {
     const uint32_t first_page = first / kPageSlots;
     uint32_t i = 0;
     for (; i + Simd::kLogitPages <= n_pages; i += Simd::kLogitPages) {
-      PagesLogits<kHalf, Simd::kLogitPages>(run, first_page + i, block,
+      PagesLogits<kType, Simd::kLogitPages>(run, first_page + i, block,
                                             block.logits + i * kPageSlots);
     }
     for (; i < n_pages; ++i) {
-      PagesLogits<kHalf, 1>(run, first_page + i, block,
+      PagesLogits<kType, 1>(run, first_page + i, block,
                             block.logits + i * kPageSlots);
     }
     for (uint32_t r = 0; r < block.n_rows; ++r) {
       ChunkSoftmax(args, block, r, first, n_pages * kPageSlots, &softmax[r]);
     }
     for (i = 0; i < n_pages; i += 2) {
-      PagesValues<kHalf>(run, first_page + i,
+      PagesValues<kType>(run, first_page + i,
                          AtMost(n_slots - i * kPageSlots, 2 * kPageSlots),
                          block, block.logits + i * kPageSlots);
     }
@@ -258,11 +288,11 @@ void AttendBlock(const AttendPrefillArgs& args, uint32_t first_row) {
   }
 }
 
-template <Half kHalf>
+template <KvType kType>
 void AttendPrefill(const AttendPrefillArgs& args) {
   const uint32_t n_rows = args.n_queries * args.group;
   for (uint32_t row = 0; row < n_rows; row += kPrefillRows) {
-    AttendBlock<kHalf>(args, row);
+    AttendBlock<kType>(args, row);
   }
 }
 

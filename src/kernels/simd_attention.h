@@ -10,18 +10,23 @@ namespace lkv {
 namespace {
 
 // Fills the members of a table that concern one element type.
-template <Half kHalf>
+template <KvType kType>
 inline void AddAttentionKernelsFor(KernelTable* table) {
-  const size_t type = static_cast<size_t>(kHalf);
-  table->write_slot[type] = WriteSlot<kHalf>;
-  table->attend_decode[type] = AttendDecode<kHalf>;
-  table->attend_prefill[type] = AttendPrefill<kHalf>;
-  table->value_stats[type] = ValueStats<kHalf>;
+  const size_t type = static_cast<size_t>(kType);
+  if constexpr (kType == KvType::kInt8) {
+    table->write_slot[type] = WriteInt8Slot;
+  } else {
+    table->write_slot[type] = WriteSlot<kType>;
+  }
+  table->attend_decode[type] = AttendDecode<kType>;
+  table->attend_prefill[type] = AttendPrefill<kType>;
+  table->value_stats[type] = ValueStats<kType>;
 }
 
 inline void AddAttentionKernels(KernelTable* table) {
-  AddAttentionKernelsFor<Half::kF16>(table);
-  AddAttentionKernelsFor<Half::kBF16>(table);
+  AddAttentionKernelsFor<KvType::kF16>(table);
+  AddAttentionKernelsFor<KvType::kBF16>(table);
+  AddAttentionKernelsFor<KvType::kInt8>(table);
   table->reduce_mass = ReduceMass;
 }
 

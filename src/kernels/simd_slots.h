@@ -2,13 +2,15 @@
 // Include after avx2_simd.h or avx512_simd.h.
 #pragma once
 
+#include "kernels/int8_scale.h"
 #include "kernels/simd_exp.h"
+#include "kernels/simd_int8_pages.h"
 #include "kernels/simd_pages.h"
 
 namespace lkv {
 namespace {
 
-template <Half kHalf>
+template <KvType kType>
 void WriteSlot(uint8_t* page, uint32_t slot, uint32_t head_dim, const float* k,
                const float* v) {
   uint16_t* keys = reinterpret_cast<uint16_t*>(page);
@@ -16,25 +18,69 @@ void WriteSlot(uint8_t* page, uint32_t slot, uint32_t head_dim, const float* k,
       keys + size_t{kPageSlots} * head_dim + size_t{slot} * head_dim;
   for (uint32_t d = 0; d < head_dim; d += Simd::kLanes) {
     uint16_t converted[Simd::kLanes];
-    StoreHalf<kHalf>(converted, Simd::Load(k + d));
+    StoreHalf<kType>(converted, Simd::Load(k + d));
     for (int i = 0; i < Simd::kLanes; ++i) {
       keys[size_t{d + i} * kPageSlots + slot] = converted[i];
     }
-    StoreHalf<kHalf>(values + d, Simd::Load(v + d));
+    StoreHalf<kType>(values + d, Simd::Load(v + d));
   }
 }
 
-template <Half kHalf>
+// One row as integers in [-127, 127] times the bf16 scale returned.
+inline uint16_t QuantizeRow(const float* x, uint32_t n, int8_t* integers) {
+  Simd::F32 top = Simd::Zero();
+  for (uint32_t i = 0; i < n; i += Simd::kLanes) {
+    top = Simd::Max(top, Simd::Abs(Simd::Load(x + i)));
+  }
+  const Int8Scale scale = Int8ScaleOf(Simd::MaxOf(top));
+  const Simd::F32 inverse = Simd::Set(scale.inverse);
+  for (uint32_t i = 0; i < n; i += Simd::kLanes) {
+    Simd::StoreBytes(integers + i,
+                     Simd::Round(Simd::Mul(Simd::Load(x + i), inverse)));
+  }
+  return scale.bf16;
+}
+
+inline void WriteInt8Slot(uint8_t* page, uint32_t slot, uint32_t head_dim,
+                          const float* k, const float* v) {
+  int8_t* keys = reinterpret_cast<int8_t*>(page);
+  int8_t* values = keys + size_t{kPageSlots} * head_dim;
+  uint16_t* scales =
+      reinterpret_cast<uint16_t*>(page + size_t{2} * kPageSlots * head_dim);
+  int8_t row[kMaxHeadDim];
+  scales[slot] = QuantizeRow(k, head_dim, row);
+  for (uint32_t d = 0; d < head_dim; d += 2) {
+    __builtin_memcpy(keys + size_t{d} * kPageSlots + 2 * slot, row + d, 2);
+  }
+  scales[kPageSlots + slot] = QuantizeRow(v, head_dim, row);
+  for (uint32_t d = 0; d < head_dim; ++d) {
+    values[(size_t{slot / 2} * head_dim + d) * 2 + slot % 2] = row[d];
+  }
+}
+
+// Values of dimensions d .. d + kLanes of one slot.
+template <KvType kType>
+inline Simd::F32 LoadValues(const uint8_t* page, uint32_t head_dim,
+                            uint32_t slot, uint32_t d) {
+  if constexpr (kType == KvType::kInt8) {
+    const ValuePair pair =
+        LoadInt8Values(Int8PageAt(page, head_dim), head_dim, slot / 2, d);
+    return slot % 2 == 0 ? pair.even : pair.odd;
+  } else {
+    return LoadHalf<kType>(reinterpret_cast<const uint16_t*>(page) +
+                           size_t{kPageSlots + slot} * head_dim + d);
+  }
+}
+
+template <KvType kType>
 void ValueStats(const uint8_t* page, uint32_t first, uint32_t last,
                 uint32_t head_dim, const float* mean, float* norms,
                 float* distances) {
-  const uint16_t* values =
-      reinterpret_cast<const uint16_t*>(page) + size_t{kPageSlots} * head_dim;
   for (uint32_t slot = first; slot < last; ++slot) {
     Simd::F32 norm = Simd::Zero();
     Simd::F32 distance = Simd::Zero();
     for (uint32_t d = 0; d < head_dim; d += Simd::kLanes) {
-      Simd::F32 v = LoadHalf<kHalf>(values + size_t{slot} * head_dim + d);
+      Simd::F32 v = LoadValues<kType>(page, head_dim, slot, d);
       Simd::F32 difference = Simd::Sub(v, Simd::Load(mean + d));
       norm = Simd::MulAdd(v, v, norm);
       distance = Simd::MulAdd(difference, difference, distance);

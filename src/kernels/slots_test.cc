@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "kernels/kernel_table.h"
@@ -10,24 +11,29 @@
 namespace lkv {
 namespace {
 
+// The tests write to and read from a lane's second page, which is of the
+// lane's type.
+constexpr uint32_t kFirstSlot = kPageSlots;
+static_assert(TestLane::kExactPages == 1);
+
 TEST(WriteSlotTest, StoresKeysByDimensionAndValuesByToken) {
   Random random(1);
   for (const KernelTable* set : AllSets()) {
-    for (uint32_t type : {0, 1}) {
+    for (KvType type : {KvType::kF16, KvType::kBF16}) {
       for (uint32_t head_dim : {16, 64, 80, 256}) {
         for (uint32_t slot : {0, 5, 15}) {
-          TestLane before(type, head_dim, 16, &random);
+          TestLane before(type, head_dim, 32, &random);
           TestLane lane = before;
           std::vector<float> k = random.Activations(head_dim);
           std::vector<float> v = random.Activations(head_dim);
           k[0] = 1e6f;   // infinity as f16
           k[1] = 1e-7f;  // subnormal as f16
           v[2] = std::nanf("");
-          set->write_slot[type](reinterpret_cast<uint8_t*>(lane.pool.data()),
-                                slot, head_dim, k.data(), v.data());
-          for (uint32_t i = 0; i < kPageSlots; ++i) {
+          set->write_slot[lane.type_index()](lane.PageBytes(kFirstSlot), slot,
+                                             head_dim, k.data(), v.data());
+          for (uint32_t i = 0; i < 32; ++i) {
             for (uint32_t d = 0; d < head_dim; ++d) {
-              bool mine = i == slot;
+              bool mine = i == kFirstSlot + slot;
               ASSERT_EQ(lane.KeyHalf(i, d),
                         mine ? lane.Half(k[d]) : before.KeyHalf(i, d))
                   << set->name << " " << i << " " << d;
@@ -42,23 +48,85 @@ TEST(WriteSlotTest, StoresKeysByDimensionAndValuesByToken) {
   }
 }
 
+// The row that a slot of int8 should hold, within half a step.
+void ExpectRow(const std::vector<float>& row, double scale,
+               const std::function<double(uint32_t)>& stored) {
+  float largest = 0;
+  for (float x : row) largest = std::fmax(largest, std::fabs(x));
+  EXPECT_GE(scale * 127, largest);
+  EXPECT_LE(scale * 127, largest * (1 + 1.0 / 128) + 1e-38);
+  for (uint32_t d = 0; d < row.size(); ++d) {
+    ASSERT_NEAR(stored(d), row[d], scale * 0.50001) << d;
+  }
+}
+
+TEST(WriteSlotTest, Int8StoresRowsWithinHalfAStepOfTheirLargestElement) {
+  Random random(4);
+  for (const KernelTable* set : AllSets()) {
+    for (uint32_t head_dim : {16, 64, 80, 256}) {
+      for (uint32_t slot : {0, 5, 15}) {
+        SCOPED_TRACE(::testing::Message()
+                     << set->name << " " << head_dim << " slot " << slot);
+        TestLane before(KvType::kInt8, head_dim, 32, &random);
+        TestLane lane = before;
+        TestLane by_scalar = before;
+        std::vector<float> k = random.Activations(head_dim);
+        std::vector<float> v = random.Activations(head_dim);
+        for (float& x : v) x *= 1e-6f;
+        set->write_slot[lane.type_index()](lane.PageBytes(kFirstSlot), slot,
+                                           head_dim, k.data(), v.data());
+        SelectKernels("scalar")->write_slot[lane.type_index()](
+            by_scalar.PageBytes(kFirstSlot), slot, head_dim, k.data(),
+            v.data());
+        EXPECT_EQ(lane.pool, by_scalar.pool);
+        const uint32_t mine = kFirstSlot + slot;
+        ExpectRow(k, BF16ToF32(lane.KeyScale(mine)),
+                  [&](uint32_t d) { return lane.Key(mine, d); });
+        ExpectRow(v, BF16ToF32(lane.ValueScale(mine)),
+                  [&](uint32_t d) { return lane.Value(mine, d); });
+        for (uint32_t i = 0; i < 32; ++i) {
+          if (i == mine) continue;
+          for (uint32_t d = 0; d < head_dim; ++d) {
+            ASSERT_EQ(lane.Key(i, d), before.Key(i, d)) << i << " " << d;
+            ASSERT_EQ(lane.Value(i, d), before.Value(i, d)) << i << " " << d;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(WriteSlotTest, Int8StoresARowOfZerosAsZeros) {
+  Random random(5);
+  for (const KernelTable* set : AllSets()) {
+    TestLane lane(KvType::kInt8, 64, 32, &random);
+    std::vector<float> zeros(64), tiny(64, 1e-35f);
+    set->write_slot[lane.type_index()](lane.PageBytes(kFirstSlot), 3, 64,
+                                       zeros.data(), tiny.data());
+    for (uint32_t d = 0; d < 64; ++d) {
+      ASSERT_EQ(lane.Key(kFirstSlot + 3, d), 0);
+      ASSERT_EQ(lane.Value(kFirstSlot + 3, d), 0);
+    }
+  }
+}
+
 TEST(ValueStatsTest, GivesNormsAndDistancesOfTheSlotsAsked) {
   Random random(2);
   for (const KernelTable* set : AllSets()) {
-    for (uint32_t type : {0, 1}) {
+    for (KvType type : kAllKvTypes) {
       for (uint32_t head_dim : {16, 64, 80, 96, 256}) {
-        TestLane lane(type, head_dim, 16, &random);
+        TestLane lane(type, head_dim, 32, &random);
         std::vector<float> mean = random.Activations(head_dim);
         for (auto [first, last] : {std::pair{0u, 16u}, {3u, 4u}, {9u, 16u}}) {
           std::vector<float> norms(last - first), distances(last - first);
-          set->value_stats[type](
-              reinterpret_cast<const uint8_t*>(lane.pool.data()), first, last,
-              head_dim, mean.data(), norms.data(), distances.data());
+          set->value_stats[lane.type_index()](lane.PageBytes(kFirstSlot), first,
+                                              last, head_dim, mean.data(),
+                                              norms.data(), distances.data());
           for (uint32_t slot = first; slot < last; ++slot) {
             double norm = 0;
             double distance = 0;
             for (uint32_t d = 0; d < head_dim; ++d) {
-              double v = lane.Value(slot, d);
+              double v = lane.Value(kFirstSlot + slot, d);
               norm += v * v;
               distance += (v - mean[d]) * (v - mean[d]);
             }
@@ -75,7 +143,7 @@ TEST(ValueStatsTest, GivesNormsAndDistancesOfTheSlotsAsked) {
 
 TEST(ReduceMassTest, GivesTheMaximumAndTheMeanOverTheGroup) {
   Random random(3);
-  TestLane lane(0, 64, 700, &random);
+  TestLane lane(KvType::kF16, 64, 700, &random);
   for (const KernelTable* set : AllSets()) {
     for (uint32_t group : {1, 2, 3, 8, 9}) {
       for (uint32_t n_slots : {1, 16, 255, 256, 257, 700}) {

@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "kernels/kernel_table.h"
@@ -12,68 +14,151 @@
 
 namespace lkv {
 
-inline double HalfValue(uint32_t type, uint16_t half) {
-  return type == 0 ? F16ToF32(half) : BF16ToF32(half);
-}
-
-// Pages of one lane in shuffled order, filled with random keys and values.
+// Pages of one lane in shuffled order, filled with random keys and values. One
+// of int8 begins with kExactPages pages of f16 in a pool of their own.
 struct TestLane {
-  uint32_t type;  // KvType
+  static constexpr uint32_t kExactPages = 1;
+
+  KvType type;
   uint32_t head_dim;
   std::vector<uint32_t> pages;
-  std::vector<uint16_t> pool;
+  std::vector<uint8_t> pool;
+  std::vector<uint16_t> exact_pool;
 
-  TestLane(uint32_t type, uint32_t head_dim, uint32_t n_slots, Random* random)
+  TestLane(KvType type, uint32_t head_dim, uint32_t n_slots, Random* random)
       : type(type), head_dim(head_dim) {
     uint32_t n_pages = (n_slots + kPageSlots - 1) / kPageSlots;
     for (uint32_t i = 0; i < n_pages; ++i) pages.push_back(i);
     for (uint32_t i = n_pages; i > 1; --i) {
       std::swap(pages[i - 1], pages[random->Below(i)]);
     }
-    pool.resize(n_pages * page_halves());
-    for (uint16_t& half : pool) half = Half(random->Uniform(-1, 1));
+    pool.resize(n_pages * page_bytes());
+    if (is_int8()) exact_pool.resize(n_pages * page_halves());
+    for (uint32_t slot = 0; slot < n_pages * kPageSlots; ++slot) {
+      if (!HasHalves(slot)) {
+        KeyScale(slot) = F32ToBF16(random->Uniform(0.5f, 1) / 127);
+        ValueScale(slot) = F32ToBF16(random->Uniform(0.5f, 1) / 127);
+      }
+      for (uint32_t d = 0; d < head_dim; ++d) {
+        if (HasHalves(slot)) {
+          KeyHalf(slot, d) = Half(random->Uniform(-1, 1));
+          ValueHalf(slot, d) = Half(random->Uniform(-1, 1));
+        } else {
+          KeyInteger(slot, d) = static_cast<int8_t>(random->Below(255) - 127);
+          ValueInteger(slot, d) = static_cast<int8_t>(random->Below(255) - 127);
+        }
+      }
+    }
   }
 
+  size_t type_index() const { return static_cast<size_t>(type); }
+  bool is_int8() const { return type == KvType::kInt8; }
+  bool HasHalves(uint32_t slot) const {
+    return !is_int8() || slot / kPageSlots < kExactPages;
+  }
   size_t page_halves() const { return size_t{2} * kPageSlots * head_dim; }
+  size_t page_bytes() const {
+    return is_int8() ? Int8PageBytes(head_dim)
+                     : page_halves() * sizeof(uint16_t);
+  }
   uint16_t Half(float x) const {
-    return type == 0 ? F32ToF16(x) : F32ToBF16(x);
+    return type == KvType::kBF16 ? F32ToBF16(x) : F32ToF16(x);
+  }
+  float HalfValue(uint16_t half) const {
+    return type == KvType::kBF16 ? BF16ToF32(half) : F16ToF32(half);
   }
 
+  uint8_t* PageBytes(uint32_t slot) {
+    return pool.data() + pages[slot / kPageSlots] * page_bytes();
+  }
+  uint16_t* Halves(uint32_t slot) {
+    return is_int8() ? &exact_pool[pages[slot / kPageSlots] * page_halves()]
+                     : reinterpret_cast<uint16_t*>(PageBytes(slot));
+  }
   uint16_t& KeyHalf(uint32_t slot, uint32_t d) {
-    return pool[pages[slot / kPageSlots] * page_halves() + d * kPageSlots +
-                slot % kPageSlots];
+    return Halves(slot)[d * kPageSlots + slot % kPageSlots];
   }
   uint16_t& ValueHalf(uint32_t slot, uint32_t d) {
-    return pool[pages[slot / kPageSlots] * page_halves() +
-                kPageSlots * head_dim + slot % kPageSlots * head_dim + d];
+    return Halves(slot)[(kPageSlots + slot % kPageSlots) * head_dim + d];
   }
+  int8_t& KeyInteger(uint32_t slot, uint32_t d) {
+    return reinterpret_cast<int8_t*>(
+        PageBytes(slot))[(d / 2 * kPageSlots + slot % kPageSlots) * 2 + d % 2];
+  }
+  int8_t& ValueInteger(uint32_t slot, uint32_t d) {
+    return reinterpret_cast<int8_t*>(
+        PageBytes(slot))[kPageSlots * head_dim +
+                         (slot % kPageSlots / 2 * head_dim + d) * 2 + slot % 2];
+  }
+  uint16_t& KeyScale(uint32_t slot) {
+    return reinterpret_cast<uint16_t*>(PageBytes(slot) +
+                                       page_halves())[slot % kPageSlots];
+  }
+  uint16_t& ValueScale(uint32_t slot) {
+    return *(&KeyScale(slot) + kPageSlots);
+  }
+
   double Key(uint32_t slot, uint32_t d) const {
-    return HalfValue(type, const_cast<TestLane*>(this)->KeyHalf(slot, d));
+    TestLane* self = const_cast<TestLane*>(this);
+    if (HasHalves(slot)) return HalfValue(self->KeyHalf(slot, d));
+    return double{BF16ToF32(self->KeyScale(slot))} * self->KeyInteger(slot, d);
   }
   double Value(uint32_t slot, uint32_t d) const {
-    return HalfValue(type, const_cast<TestLane*>(this)->ValueHalf(slot, d));
+    TestLane* self = const_cast<TestLane*>(this);
+    if (HasHalves(slot)) return HalfValue(self->ValueHalf(slot, d));
+    return double{BF16ToF32(self->ValueScale(slot))} *
+           self->ValueInteger(slot, d);
   }
+  // Makes all elements of a slot's key x.
   void SetKey(uint32_t slot, float x) {
-    for (uint32_t d = 0; d < head_dim; ++d) KeyHalf(slot, d) = Half(x);
+    if (!HasHalves(slot)) KeyScale(slot) = F32ToBF16(x);
+    for (uint32_t d = 0; d < head_dim; ++d) {
+      if (HasHalves(slot)) {
+        KeyHalf(slot, d) = Half(x);
+      } else {
+        KeyInteger(slot, d) = 1;
+      }
+    }
   }
-  // Makes every slot from `first` to the end of the pages NaN.
+  // Makes every slot from `first` to the end of the pages NaN; of int8, what
+  // comes nearest.
   void PoisonFrom(uint32_t first) {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
     for (uint32_t slot = first; slot < pages.size() * kPageSlots; ++slot) {
+      if (!HasHalves(slot)) {
+        KeyScale(slot) = ValueScale(slot) = F32ToBF16(nan);
+      }
       for (uint32_t d = 0; d < head_dim; ++d) {
-        KeyHalf(slot, d) = Half(std::numeric_limits<float>::quiet_NaN());
-        ValueHalf(slot, d) = KeyHalf(slot, d);
+        if (HasHalves(slot)) {
+          KeyHalf(slot, d) = ValueHalf(slot, d) = Half(nan);
+        } else {
+          KeyInteger(slot, d) = ValueInteger(slot, d) = -128;
+        }
       }
     }
   }
 
   PageRun Run(uint32_t n_slots) const {
-    return {.pool = reinterpret_cast<const uint8_t*>(pool.data()),
-            .page_bytes = page_halves() * sizeof(uint16_t),
+    return {.pool = pool.data(),
+            .page_bytes = page_bytes(),
             .pages = pages.data(),
             .n_slots = n_slots,
-            .head_dim = head_dim};
+            .head_dim = head_dim,
+            .n_exact_pages = is_int8() ? kExactPages : 0,
+            .exact_pool = reinterpret_cast<const uint8_t*>(exact_pool.data()),
+            .exact_page_bytes = page_halves() * sizeof(uint16_t)};
+  }
+
+  // How far a set may be from double precision: in the vector sets queries and
+  // weights are words where pages are integers.
+  double tolerance(const KernelTable& set) const {
+    return is_int8() && set.name != std::string("scalar") ? 2e-4 : 1e-5;
   }
 };
+
+inline constexpr KvType kAllKvTypes[] = {KvType::kF16, KvType::kBF16,
+                                         KvType::kInt8};
+static_assert(std::size(kAllKvTypes) == kKvTypes);
 
 // Random queries [n, head_dim], scaled by 1 / sqrt(head_dim), large enough
 // that the weights differ by orders of magnitude.

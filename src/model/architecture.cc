@@ -20,7 +20,6 @@ constexpr uint64_t kMaxWidth = uint64_t{1} << 20;
 constexpr uint64_t kMaxVocab = uint64_t{1} << 24;
 constexpr uint64_t kMaxContext = uint64_t{1} << 30;
 // What the attention kernels are written for.
-constexpr uint32_t kMaxHeadDim = 256;
 constexpr uint32_t kHeadDimStep = 16;
 constexpr uint32_t kMaxGroup = 8;
 
