@@ -37,7 +37,7 @@ enum class EvictionRule {
 };
 enum class ScoreName { kOutputError, kValueNorm };
 enum class ChangeMetric { kJensenShannon, kKullbackLeibler };
-enum class KvTypeName { kF16, kBF16 };
+enum class KvTypeName { kF16, kBF16, kInt8 };
 enum class LaneSpreadMode {
   kEqual,  // every lane may hold the same number of pages
   kMass,   // in proportion to the lane's contestable attention mass

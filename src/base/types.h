@@ -14,8 +14,9 @@ enum class SequenceId : uint32_t {};
 enum class KvType : uint8_t { kF16, kBF16, kInt8 };
 inline constexpr size_t kKvTypes = 3;
 
-// Tokens in one page of 16-bit elements: at head_dim 64 a page is 4 KiB, the
-// smallest unit that can be read in any order at streaming speed.
+// Tokens in one page. At head_dim 64 a page of 16-bit elements is 4 KiB, a page
+// of int8 half of that. (The same number for all types: positions, eviction and
+// policies do not depend on the type.)
 inline constexpr uint32_t kPageTokens = 16;
 
 // Widest head of any supported model.
@@ -33,6 +34,14 @@ constexpr T PagesOf(T n_tokens) {
   return CeilDiv(n_tokens, T{kPageTokens});
 }
 
+// Payload bytes of one page of one lane; layouts in kernels/kernel_table.h.
+// int8 rows have a 16-bit scale each.
+constexpr size_t KvPageBytes(KvType type, uint32_t head_dim) {
+  const size_t row_bytes = type == KvType::kInt8 ? head_dim + sizeof(uint16_t)
+                                                 : head_dim * sizeof(uint16_t);
+  return size_t{2} * kPageTokens * row_bytes;
+}
+
 // A half-open range of positions.
 struct PositionRange {
   uint32_t begin = 0;
@@ -48,18 +57,17 @@ struct KvShape {
 
   uint32_t n_heads() const { return n_kv_heads * group; }
   // Lanes of one sequence: one per (layer, KV head), numbered layer-major.
-  uint32_t n_lanes() const { return n_layers * n_kv_heads; }
+  constexpr uint32_t n_lanes() const { return n_layers * n_kv_heads; }
   uint32_t LaneOf(uint32_t layer, uint32_t kv_head) const {
     return layer * n_kv_heads + kv_head;
   }
-  // Payload bytes of one page of 16-bit elements: K [head_dim][16], then
-  // V [16][head_dim].
-  size_t page_bytes() const {
-    return size_t{2} * kPageTokens * head_dim * sizeof(uint16_t);
+  // Payload bytes of one page.
+  constexpr size_t page_bytes(KvType type) const {
+    return KvPageBytes(type, head_dim);
   }
   // Payload bytes of one token over all lanes.
-  size_t bytes_per_token() const {
-    return size_t{2} * n_lanes() * head_dim * sizeof(uint16_t);
+  constexpr size_t bytes_per_token(KvType type) const {
+    return page_bytes(type) / kPageTokens * n_lanes();
   }
 };
 

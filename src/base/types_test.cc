@@ -14,10 +14,13 @@ constexpr KvShape kSmolLm2{
 TEST(KvShapeTest, CountsTheBytesOfARealModel) {
   EXPECT_EQ(kSmolLm2.n_heads(), 9u);
   EXPECT_EQ(kSmolLm2.n_lanes(), 90u);
-  EXPECT_EQ(kSmolLm2.page_bytes(), 4096u);
-  EXPECT_EQ(kSmolLm2.bytes_per_token(), 23040u);
-  EXPECT_EQ(kSmolLm2.page_bytes() * kSmolLm2.n_lanes(),
-            kSmolLm2.bytes_per_token() * kPageTokens);
+  EXPECT_EQ(kSmolLm2.page_bytes(KvType::kF16), 4096u);
+  EXPECT_EQ(kSmolLm2.page_bytes(KvType::kBF16), 4096u);
+  EXPECT_EQ(kSmolLm2.page_bytes(KvType::kInt8), 2112u);  // 64 for scales
+  EXPECT_EQ(kSmolLm2.bytes_per_token(KvType::kF16), 23040u);
+  EXPECT_EQ(kSmolLm2.bytes_per_token(KvType::kInt8), 11880u);
+  EXPECT_EQ(kSmolLm2.page_bytes(KvType::kF16) * kSmolLm2.n_lanes(),
+            kSmolLm2.bytes_per_token(KvType::kF16) * kPageTokens);
 }
 
 TEST(KvShapeTest, NumbersEveryLaneOnceLayerMajor) {
@@ -36,7 +39,7 @@ TEST(KvShapeTest, NumbersEveryLaneOnceLayerMajor) {
 TEST(KvShapeTest, CountsBeyond32Bit) {
   constexpr KvShape wide{
       .n_layers = 1000, .n_kv_heads = 1000, .group = 1, .head_dim = 2048};
-  EXPECT_EQ(wide.bytes_per_token(), size_t{8'192'000'000});
+  EXPECT_EQ(wide.bytes_per_token(KvType::kF16), size_t{8'192'000'000});
 }
 
 }  // namespace

@@ -43,16 +43,6 @@ struct NewTokens {
   }
 };
 
-PageRun RunOf(const CachedSequence& sequence, uint32_t lane,
-              uint32_t first_slot, uint32_t n_slots, uint32_t head_dim) {
-  const SequencePages& pages = sequence.pages();
-  return {.pool = pages.pool().base(),
-          .page_bytes = pages.pool().page_bytes(),
-          .pages = pages.table(lane).page_ids() + first_slot / kPageTokens,
-          .n_slots = n_slots,
-          .head_dim = head_dim};
-}
-
 }  // namespace
 
 AttentionRunner::AttentionRunner(const KvShape& shape,
@@ -181,7 +171,7 @@ void AttentionRunner::DecodeRun(Member& mine, const StepPart& part, size_t pair,
   const size_t state = (pair * run_stride_ + run) * shape_.group;
   const bool keep_p = call.Observes(part);
   kernels_.attend_decode[static_cast<size_t>(sequence.type())]({
-      .run = RunOf(sequence, lane, first_slot, n_slots, shape_.head_dim),
+      .run = sequence.pages().Run(lane, first_slot, n_slots),
       .group = shape_.group,
       .q = mine.q.data(),
       .m = &run_m_[state],
@@ -286,7 +276,7 @@ void AttentionRunner::PrefillBlock(Member& mine, const StepPart& part,
     }
   }
   kernels_.attend_prefill[static_cast<size_t>(sequence.type())]({
-      .run = RunOf(sequence, lane, 0, n_before + block.end, shape_.head_dim),
+      .run = sequence.pages().Run(lane, 0, n_before + block.end),
       .group = shape_.group,
       .n_queries = n_queries,
       .n_visible = n_before + block.begin + 1,

@@ -62,13 +62,13 @@ struct Needs {
 };
 
 Needs NeedsOf(const KvShape& shape, const SequenceOptions& options,
-              uint64_t text_tokens, const MetadataCost& cost) {
+              uint64_t text_tokens, const CacheCost& cost) {
   Needs needs;
   const uint64_t n_lanes = shape.n_lanes();
   needs.text_tokens = text_tokens;
   needs.text_pages = PagesOf(needs.text_tokens);
   needs.whole_pages = n_lanes * needs.text_pages;
-  needs.whole_bytes = CostOfPages(shape, cost, needs.whole_pages);
+  needs.whole_bytes = cost.Total(shape, needs.whole_pages);
 
   needs.protection = ProtectionOf(options);
   needs.n_dense_lanes = uint64_t{options.cache.dense_layers} * shape.n_kv_heads;
@@ -81,7 +81,7 @@ Needs NeedsOf(const KvShape& shape, const SequenceOptions& options,
       needs.whole_pages,
       std::max(needs.n_dense_lanes * needs.text_pages + n_sparse * lane_pages,
                PagesOf(2 * protected_tokens)));
-  needs.smallest_bytes = CostOfPages(shape, cost, needs.smallest_pages);
+  needs.smallest_bytes = cost.Total(shape, needs.smallest_pages);
   return needs;
 }
 
@@ -155,7 +155,7 @@ enum class Length { kShorter, kLongest };
 // The plan for one length of the text, the longest or a shorter one.
 Result<BudgetPlan> PlanFor(const KvShape& shape, const SequenceOptions& options,
                            uint64_t text_tokens, Length length,
-                           const MetadataCost& cost) {
+                           const CacheCost& cost) {
   const CacheOptions& cache = options.cache;
   const Needs needs = NeedsOf(shape, options, text_tokens, cost);
   // Page numbers are 32 bits wide; a machine runs out of memory before.
@@ -164,7 +164,7 @@ Result<BudgetPlan> PlanFor(const KvShape& shape, const SequenceOptions& options,
                        " tokens: needs " + std::to_string(needs.whole_bytes) +
                        " bytes of KV; shorten it");
   }
-  const uint64_t bytes_per_token = shape.bytes_per_token();
+  const uint64_t bytes_per_token = cost.bytes_per_token(shape);
   uint64_t budget_bytes = AllowedBytes(cache, bytes_per_token, needs);
   if (budget_bytes < needs.smallest_bytes) {
     const bool raise = cache.budget.kind == Budget::Kind::kShare &&
@@ -177,9 +177,10 @@ Result<BudgetPlan> PlanFor(const KvShape& shape, const SequenceOptions& options,
 
   BudgetPlan plan;
   plan.budget_bytes = budget_bytes;
+  plan.fill_bytes = std::min(budget_bytes, needs.whole_bytes);
   plan.capacity_pages = static_cast<uint32_t>(
-      std::min(needs.whole_pages, (budget_bytes - CostOfPages(shape, cost, 0)) /
-                                      (shape.page_bytes() + cost.per_page)));
+      std::min(needs.whole_pages, (budget_bytes - cost.Total(shape, 0)) /
+                                      (cost.page_bytes + cost.page_metadata)));
   plan.capacity_pages_max = plan.capacity_pages;
   plan.holds_whole_text = plan.capacity_pages == needs.whole_pages;
   plan.protected_pages = static_cast<uint32_t>(needs.protection.pages);
@@ -203,12 +204,6 @@ Result<BudgetPlan> PlanFor(const KvShape& shape, const SequenceOptions& options,
 
 }  // namespace
 
-uint64_t CostOfPages(const KvShape& shape, const MetadataCost& cost,
-                     uint64_t n_pages) {
-  return n_pages * (shape.page_bytes() + cost.per_page) +
-         uint64_t{shape.n_lanes()} * cost.per_lane;
-}
-
 uint32_t BudgetPlan::mean_pages(uint32_t n_lanes) const {
   const uint64_t dense_pages = uint64_t{n_dense_lanes} * text_pages;
   if (n_lanes == n_dense_lanes || dense_pages > capacity_pages) return 0;
@@ -218,7 +213,7 @@ uint32_t BudgetPlan::mean_pages(uint32_t n_lanes) const {
 
 Result<BudgetPlan> MakeBudgetPlan(const KvShape& shape,
                                   const SequenceOptions& options,
-                                  const MetadataCost& cost) {
+                                  const CacheCost& cost) {
   if (Status s = CheckOptions(shape, options); !s.ok()) return s;
   const uint64_t text_tokens = std::max<uint64_t>(
       1, uint64_t{options.prompt_tokens} + options.max_new_tokens);

@@ -30,14 +30,34 @@
 
 namespace lkv {
 
-// What a cached page and a lane cost beside the payload, in bytes.
-struct MetadataCost {
-  size_t per_page = 0;
-  size_t per_lane = 0;
+// What cached pages and lanes cost, in bytes.
+struct CacheCost {
+  size_t page_bytes = 0;     // payload of a page
+  size_t page_metadata = 0;  // what is kept beside it
+  size_t lane_metadata = 0;  // the same for a lane
+  // Pages at the start of each lane, its sinks, that are of another type, and
+  // what one of them takes beyond page_bytes. A sequence pays for them from its
+  // first token on.
+  uint32_t exact_pages = 0;
+  size_t exact_page_extra = 0;
+
+  uint64_t bytes_per_token(const KvShape& shape) const {
+    return page_bytes / kPageTokens * shape.n_lanes();
+  }
+  // What `n_pages` pages and their lanes cost beside the payload.
+  uint64_t Metadata(const KvShape& shape, uint64_t n_pages) const {
+    return n_pages * page_metadata + uint64_t{shape.n_lanes()} * lane_metadata;
+  }
+  // Payload and metadata of `n_pages` pages of a sequence.
+  uint64_t Total(const KvShape& shape, uint64_t n_pages) const {
+    return n_pages * page_bytes + Metadata(shape, n_pages) +
+           uint64_t{shape.n_lanes()} * exact_pages * exact_page_extra;
+  }
 };
 
 struct BudgetPlan {
   uint64_t budget_bytes = 0;
+  uint64_t fill_bytes = 0;  // see SequenceStats
   // Pages of all lanes together; the pool has exactly these.
   uint32_t capacity_pages = 0;
   // The same for the longest text of the sequence: what the pool may grow to.
@@ -61,11 +81,6 @@ struct BudgetPlan {
 // The plan for the expected lengths of the options.
 Result<BudgetPlan> MakeBudgetPlan(const KvShape& shape,
                                   const SequenceOptions& options,
-                                  const MetadataCost& cost);
-
-// Bytes of `n_pages` pages with their metadata and the fixed cost of a
-// sequence.
-uint64_t CostOfPages(const KvShape& shape, const MetadataCost& cost,
-                     uint64_t n_pages);
+                                  const CacheCost& cost);
 
 }  // namespace lkv

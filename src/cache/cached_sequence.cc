@@ -21,18 +21,24 @@ bool WatchesPattern(const CacheOptions& options) {
          options.window_strategy != WindowStrategy::kStatic;
 }
 
-MetadataCost CostOf(const KvShape& shape, const CacheOptions& options,
-                    const KernelTable& kernels) {
-  MetadataCost cost{.per_page = PageTable::kBytesPerPage,
-                    .per_lane = sizeof(PageTable)};
+CacheCost CostOf(const KvShape& shape, const CacheOptions& options,
+                 const KernelTable& kernels) {
+  const KvType type = KvTypeOf(options);
+  CacheCost cost{.page_bytes = shape.page_bytes(type),
+                 .page_metadata = PageTable::kBytesPerPage,
+                 .lane_metadata = sizeof(PageTable)};
+  if (type == KvType::kInt8) {
+    cost.exact_pages = PagesOf(options.sink_tokens);
+    cost.exact_page_extra = shape.page_bytes(KvType::kF16) - cost.page_bytes;
+  }
   if (KeepsEverything(options)) return cost;
   // A policy of one page says what a page costs.
-  cost.per_page +=
+  cost.page_metadata +=
       MakeEvictionPolicy(options, {.n_lanes = 1, .pages_per_lane = 1}, kernels)
           ->bytes_per_page();
-  cost.per_lane += LaneEvidence::BytesPerLane(shape);
+  cost.lane_metadata += LaneEvidence::BytesPerLane(shape);
   if (WatchesPattern(options)) {
-    cost.per_page += PatternDetector::kBytesPerPage;
+    cost.page_metadata += PatternDetector::kBytesPerPage;
   }
   return cost;
 }
@@ -60,9 +66,10 @@ WindowController::Options WindowOf(const KvShape& shape,
       .strategy = cache.window_strategy,
       .law = cache.window_law,
       .rule = cache.eviction_rule,
-      .limits = ResolveWindow(cache, context.max_seq_tokens,
-                              context.memory_bytes / shape.bytes_per_token(),
-                              budget_tokens),
+      .limits = ResolveWindow(
+          cache, context.max_seq_tokens,
+          context.memory_bytes / shape.bytes_per_token(KvTypeOf(cache)),
+          budget_tokens),
       .budget_tokens = budget_tokens,
       .change_threshold = cache.change_threshold,
       .dwell_steps = cache.dwell_steps,
@@ -75,17 +82,20 @@ WindowController::Options WindowOf(const KvShape& shape,
 Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
     SequenceId id, const KvShape& shape, const KernelTable& kernels,
     const WindowContext& context, const SequenceOptions& options) {
-  const MetadataCost cost = CostOf(shape, options.cache, kernels);
+  const CacheCost cost = CostOf(shape, options.cache, kernels);
   Result<BudgetPlan> plan = MakeBudgetPlan(shape, options, cost);
   if (!plan.ok()) return plan.status();
-  Result<SequencePages> pages =
-      SequencePages::Create(shape, plan->capacity_pages,
-                            plan->capacity_pages_max, plan->pages_per_lane);
+  Result<SequencePages> pages = SequencePages::Create(
+      shape, {.type = KvTypeOf(options.cache),
+              .n_exact_pages = cost.exact_pages,
+              .capacity_pages = plan->capacity_pages,
+              .capacity_pages_max = plan->capacity_pages_max,
+              .pages_per_lane = plan->pages_per_lane});
   if (!pages.ok()) return pages.status();
   std::unique_ptr<CachedSequence> sequence(new CachedSequence(
       id, shape, context, options, *plan, cost, *std::move(pages)));
   if (!KeepsEverything(options.cache)) {
-    sequence->judge_.emplace(shape, kernels, sequence->type_, options, *plan,
+    sequence->judge_.emplace(shape, kernels, options, *plan,
                              WindowOf(shape, context, options, *plan),
                              sequence->pages_);
   }
@@ -95,21 +105,20 @@ Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
 CachedSequence::CachedSequence(SequenceId id, const KvShape& shape,
                                const WindowContext& context,
                                const SequenceOptions& options,
-                               const BudgetPlan& plan, const MetadataCost& cost,
+                               const BudgetPlan& plan, const CacheCost& cost,
                                SequencePages pages)
     : id_(id),
       shape_(shape),
       context_(context),
       options_(options),
-      type_(options.cache.kv_type == KvTypeName::kBF16 ? KvType::kBF16
-                                                       : KvType::kF16),
+      type_(KvTypeOf(options.cache)),
       plan_(plan),
       cost_(cost),
       pages_(std::move(pages)),
-      resident_bytes_max_(CostOfPages(shape, cost, 0)) {}
+      resident_bytes_max_(cost.Total(shape, 0)) {}
 
 CachedSequence::Judge::Judge(const KvShape& shape, const KernelTable& kernels,
-                             KvType type, const SequenceOptions& options,
+                             const SequenceOptions& options,
                              const BudgetPlan& plan,
                              const WindowController::Options& window,
                              SequencePages& pages)
@@ -125,7 +134,7 @@ CachedSequence::Judge::Judge(const KvShape& shape, const KernelTable& kernels,
               .floor_pages =
                   std::min(plan.protected_pages, plan.pages_per_lane - 1),
               .pages_per_lane = plan.pages_per_lane - 1}),
-      evidence(shape, type, kernels, ProtectedEndsOf(options.cache), *policy,
+      evidence(shape, kernels, ProtectedEndsOf(options.cache), *policy,
                Detector(), spread),
       evictor(shape, options, plan, window, pages, *policy, Detector(), spread,
               evidence) {}
@@ -158,14 +167,15 @@ Status CachedSequence::AnnounceTurn(uint32_t prompt_tokens,
 }
 
 SequenceStats CachedSequence::Stats() const {
-  const uint64_t n_pages = pages_.pool().n_used();
+  const uint64_t n_pages = pages_.n_used();
   SequenceStats stats;
   stats.n_tokens = n_tokens_;
   stats.budget_bytes = plan_.budget_bytes;
-  stats.resident_bytes = CostOfPages(shape_, cost_, n_pages);
+  stats.fill_bytes = plan_.fill_bytes;
+  stats.resident_bytes = cost_.Total(shape_, n_pages);
   stats.resident_bytes_max = resident_bytes_max_;
-  stats.metadata_bytes = stats.resident_bytes - n_pages * shape_.page_bytes();
-  stats.full_bytes = n_tokens_ * shape_.bytes_per_token();
+  stats.metadata_bytes = cost_.Metadata(shape_, n_pages);
+  stats.full_bytes = n_tokens_ * shape_.bytes_per_token(type_);
   stats.read_bytes_last_step = read_bytes_last_step_;
   stats.window_tokens = plan_.capacity_pages / shape_.n_lanes() * kPageTokens;
   if (judge_.has_value()) {
@@ -198,7 +208,7 @@ Status CachedSequence::MakeRoom(uint32_t n_new, PlanScratch& scratch) {
   if (judge_.has_value()) {
     return judge_->evictor.MakeRoom(n_tokens_, pages_to_open, scratch);
   }
-  if (pages_.pool().n_free() / shape_.n_lanes() < pages_to_open) {
+  if (pages_.n_free() / shape_.n_lanes() < pages_to_open) {
     return OutOfMemory(
         "sequence: " + std::to_string(n_tokens_ + n_new) +
         " tokens are more than the " +
@@ -211,9 +221,9 @@ Status CachedSequence::MakeRoom(uint32_t n_new, PlanScratch& scratch) {
 void CachedSequence::OpenPages(uint32_t n_new) {
   pages_.Compact();
   pages_.Extend(n_tokens_, n_new);
-  const uint64_t n_pages = pages_.pool().n_used();
-  read_bytes_last_step_ = n_pages * shape_.page_bytes();
-  const uint64_t resident_bytes = CostOfPages(shape_, cost_, n_pages);
+  const uint64_t n_pages = pages_.n_used();
+  read_bytes_last_step_ = pages_.payload_bytes();
+  const uint64_t resident_bytes = cost_.Total(shape_, n_pages);
   CHECK(resident_bytes <= plan_.budget_bytes);
   resident_bytes_max_ = std::max(resident_bytes_max_, resident_bytes);
 }

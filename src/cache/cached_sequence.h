@@ -62,7 +62,7 @@ class CachedSequence {
   // What judges pages; absent when nothing may ever leave. Members refer to
   // each other and to the sequence's pages, so it never moves.
   struct Judge {
-    Judge(const KvShape& shape, const KernelTable& kernels, KvType type,
+    Judge(const KvShape& shape, const KernelTable& kernels,
           const SequenceOptions& options, const BudgetPlan& plan,
           const WindowController::Options& window, SequencePages& pages);
 
@@ -79,7 +79,7 @@ class CachedSequence {
 
   CachedSequence(SequenceId id, const KvShape& shape,
                  const WindowContext& context, const SequenceOptions& options,
-                 const BudgetPlan& plan, const MetadataCost& cost,
+                 const BudgetPlan& plan, const CacheCost& cost,
                  SequencePages pages);
 
   const SequenceId id_;
@@ -88,7 +88,7 @@ class CachedSequence {
   SequenceOptions options_;  // lengths as announced last
   const KvType type_;
   BudgetPlan plan_;
-  const MetadataCost cost_;
+  const CacheCost cost_;
   SequencePages pages_;
   std::optional<Judge> judge_;
   uint32_t n_tokens_ = 0;

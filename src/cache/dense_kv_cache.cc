@@ -57,13 +57,14 @@ const DenseKvCache::Sequence& DenseKvCache::Find(SequenceId id) const {
 SequenceStats DenseKvCache::Stats(SequenceId id) const {
   const Sequence& sequence = Find(id);
   const size_t f32_bytes_per_token =
-      shape_.bytes_per_token() / sizeof(uint16_t) * sizeof(float);
+      shape_.bytes_per_token(KvType::kF16) / sizeof(uint16_t) * sizeof(float);
   SequenceStats stats;
   stats.n_tokens = sequence.n_tokens;
   stats.resident_bytes = sequence.n_tokens * f32_bytes_per_token;
   stats.resident_bytes_max = stats.resident_bytes;
   stats.budget_bytes = stats.resident_bytes;
-  stats.full_bytes = sequence.n_tokens * shape_.bytes_per_token();
+  stats.fill_bytes = stats.resident_bytes;
+  stats.full_bytes = sequence.n_tokens * shape_.bytes_per_token(KvType::kF16);
   stats.read_bytes_last_step = stats.resident_bytes;
   stats.window_tokens = sequence.n_tokens;
   return stats;

@@ -47,11 +47,11 @@ bool Evictor::EvictsNothing(uint32_t n_tokens) const {
 
 // Dense lanes hold the whole text.
 uint32_t Evictor::SparsePages(uint32_t n_tokens) const {
-  return pages_.pool().n_used() - plan_.n_dense_lanes * PagesOf(n_tokens);
+  return pages_.n_used() - plan_.n_dense_lanes * PagesOf(n_tokens);
 }
 
 bool Evictor::HasRoom(uint32_t pages_to_open) const {
-  if (pages_.pool().n_free() / shape_.n_lanes() < pages_to_open) return false;
+  if (pages_.n_free() / shape_.n_lanes() < pages_to_open) return false;
   for (uint32_t lane = 0; lane < shape_.n_lanes(); ++lane) {
     const PageTable& table = pages_.table(lane);
     if (table.capacity() - table.n_pages() < pages_to_open) return false;

@@ -54,9 +54,25 @@ struct SequenceOptions {
   std::vector<PositionRange> pinned;  // never evicted (system prompt, template)
 };
 
+// Element type of the pages that a sequence with these options has.
+constexpr KvType KvTypeOf(const CacheOptions& options) {
+  switch (options.kv_type) {
+    case KvTypeName::kF16:
+      return KvType::kF16;
+    case KvTypeName::kBF16:
+      return KvType::kBF16;
+    case KvTypeName::kInt8:
+      return KvType::kInt8;
+  }
+  return KvType::kF16;
+}
+
 struct SequenceStats {
   uint32_t n_tokens = 0;  // positions seen so far
   uint64_t budget_bytes = 0;
+  // The most that it will hold of the text announced: its budget, or what
+  // keeping everything takes.
+  uint64_t fill_bytes = 0;
   uint64_t resident_bytes = 0;      // payload + metadata now
   uint64_t resident_bytes_max = 0;  // the most at any moment
   uint64_t metadata_bytes = 0;  // part of resident_bytes that is not payload

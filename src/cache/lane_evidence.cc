@@ -7,12 +7,10 @@
 
 namespace lkv {
 
-LaneEvidence::LaneEvidence(const KvShape& shape, KvType type,
-                           const KernelTable& kernels,
+LaneEvidence::LaneEvidence(const KvShape& shape, const KernelTable& kernels,
                            const ProtectedEnds& ends, EvictionPolicy& policy,
                            PatternDetector* detector, LaneSpread& spread)
     : shape_(shape),
-      type_(static_cast<size_t>(type)),
       kernels_(kernels),
       ends_(ends),
       policy_(policy),
@@ -70,8 +68,10 @@ void LaneEvidence::IntroduceSlots(uint32_t lane, uint32_t n_slots,
       policy_.AddPage(lane, pages.table(lane).PositionOf(slot));
       if (detector_ != nullptr) detector_->AddPage(lane);
     }
-    kernels_.value_stats[type_](pages.PageOfSlot(lane, slot), first, first + n,
-                                shape_.head_dim, mean, norms, distances);
+    const auto value_stats =
+        kernels_.value_stats[static_cast<size_t>(pages.TypeOfSlot(slot))];
+    value_stats(pages.PageOfSlot(lane, slot), first, first + n, shape_.head_dim,
+                mean, norms, distances);
     policy_.AddSlots(lane, n, norms, distances);
     n_slots_[lane] += n;
   }

@@ -33,7 +33,7 @@ class LaneEvidence {
   }
 
   // Borrows all; detector may be nullptr.
-  LaneEvidence(const KvShape& shape, KvType type, const KernelTable& kernels,
+  LaneEvidence(const KvShape& shape, const KernelTable& kernels,
                const ProtectedEnds& ends, EvictionPolicy& policy,
                PatternDetector* detector, LaneSpread& spread);
 
@@ -51,7 +51,6 @@ class LaneEvidence {
   void IntroduceSlots(uint32_t lane, uint32_t n_slots, SequencePages& pages);
 
   const KvShape shape_;
-  const size_t type_;
   const KernelTable& kernels_;
   const ProtectedEnds ends_;
   EvictionPolicy& policy_;

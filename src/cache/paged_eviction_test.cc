@@ -41,7 +41,8 @@ SequenceOptions Evicting(PolicyName policy, uint32_t budget_tokens) {
 // more in any.
 SequenceOptions WithPagesPerLane(SequenceOptions options, uint32_t pages) {
   uint64_t too_low = 0;
-  uint64_t enough = pages * kPageTokens * kShape.bytes_per_token() * 2;
+  uint64_t enough =
+      pages * kPageTokens * kShape.bytes_per_token(KvType::kF16) * 2;
   options.cache.budget.kind = Budget::Kind::kBytes;
   while (enough - too_low > 1) {
     const uint64_t middle = (too_low + enough) / 2;

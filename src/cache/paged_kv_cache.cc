@@ -16,6 +16,7 @@ PagedKvCache::PagedKvCache(const KvShape& shape,
       plan_scratch_(options.max_threads) {
   CHECK(shape.n_lanes() > 0 && shape.group > 0);
   CHECK(shape.head_dim > 0 && shape.head_dim % kPageTokens == 0);
+  CHECK(shape.head_dim <= kMaxHeadDim);
 }
 
 PagedKvCache::~PagedKvCache() = default;
@@ -111,13 +112,13 @@ void PagedKvCache::Append(uint32_t layer, uint32_t kv_head, TokenRows k,
   const uint32_t lane = shape_.LaneOf(layer, kv_head);
   for (const StepPart& part : step_) {
     SequencePages& pages = part.sequence->pages();
-    const auto write_slot =
-        options_.kernels
-            ->write_slot[static_cast<size_t>(part.sequence->type())];
     const uint32_t first_slot = pages.table(lane).n_tokens() - part.n_tokens;
     for (uint32_t token = 0; token < part.n_tokens; ++token) {
       const uint32_t slot = first_slot + token;
       const size_t row = part.first_row + token;
+      const auto write_slot =
+          options_.kernels
+              ->write_slot[static_cast<size_t>(pages.TypeOfSlot(slot))];
       write_slot(pages.PageOfSlot(lane, slot), slot % kPageTokens,
                  shape_.head_dim, k.data + row * k.stride,
                  v.data + row * v.stride);

@@ -84,7 +84,7 @@ uint64_t PayloadBytes(const PagedKvCache& cache, SequenceId id) {
       n_pages += PagesOf(cache.ResidentPositions(id, layer, head).size());
     }
   }
-  return n_pages * kShape.page_bytes();
+  return n_pages * kShape.page_bytes(KvType::kF16);
 }
 
 TEST(PagedKvCacheTest, BudgetHoldsAtEveryMomentOfRandomScenarios) {
@@ -123,7 +123,8 @@ TEST(PagedKvCacheTest, BudgetHoldsAtEveryMomentOfRandomScenarios) {
       ASSERT_LE(stats.resident_bytes_max, stats.budget_bytes);
       ASSERT_EQ(stats.resident_bytes, payload + stats.metadata_bytes);
       ASSERT_EQ(stats.n_tokens, sequence.n_tokens);
-      ASSERT_EQ(stats.full_bytes, sequence.n_tokens * kShape.bytes_per_token());
+      ASSERT_EQ(stats.full_bytes,
+                sequence.n_tokens * kShape.bytes_per_token(KvType::kF16));
       most = std::max(most, stats.resident_bytes);
     }
     EXPECT_EQ(cache.Stats(sequence.id).resident_bytes_max, most);
@@ -144,7 +145,8 @@ TEST(PagedKvCacheTest, BudgetIsUsedToTheLastPages) {
   // Each lane has one page to spare for its next tokens, and may be short of
   // one that the budget pays for only in part.
   EXPECT_GT(stats.resident_bytes_max,
-            stats.budget_bytes - 2 * kShape.n_lanes() * kShape.page_bytes());
+            stats.budget_bytes -
+                2 * kShape.n_lanes() * kShape.page_bytes(KvType::kF16));
 }
 
 // Decode steps of up to two sequences whose rows are all the same: they
@@ -390,7 +392,7 @@ TEST(PagedKvCacheTest, ABudgetIsTheShareOfTheTextExpectedAfterTheTurn) {
   CacheDriver drive(cache, 1);
   DrivenSequence chat = drive.Add(Chat(PolicyName::kLookahead, 3000), 1);
   const auto quarter = [](uint64_t n_tokens) {
-    return n_tokens * kShape.bytes_per_token() / 4;
+    return n_tokens * kShape.bytes_per_token(KvType::kF16) / 4;
   };
 
   // What must stay is more than a quarter of 80 tokens: all of them stay.
@@ -416,8 +418,9 @@ TEST(PagedKvCacheTest, ABudgetIsTheShareOfTheTextExpectedAfterTheTurn) {
   drive.Prefill(chat, 2000, 512);
   for (int i = 0; i < 100; ++i) drive.Step(chat, 1);
   // The room of the last turn is used, not only granted.
-  EXPECT_GT(cache.Stats(chat.id).resident_bytes_max,
-            quarter(3000) - 2 * kShape.n_lanes() * kShape.page_bytes());
+  EXPECT_GT(
+      cache.Stats(chat.id).resident_bytes_max,
+      quarter(3000) - 2 * kShape.n_lanes() * kShape.page_bytes(KvType::kF16));
 
   const Status too_long = cache.AnnounceTurn(chat.id, 131, 0);
   EXPECT_EQ(too_long.code(), StatusCode::kInvalidArgument);

@@ -4,25 +4,74 @@
 #include <cstring>
 #include <utility>
 
+#include "base/check.h"
+
 namespace lkv {
 
 Result<SequencePages> SequencePages::Create(const KvShape& shape,
-                                            uint32_t capacity_pages,
-                                            uint32_t capacity_pages_max,
-                                            uint32_t pages_per_lane) {
-  Result<PagePool> pool =
-      PagePool::Create(shape.page_bytes(), capacity_pages, capacity_pages_max);
+                                            const Options& options) {
+  const uint32_t n_exact = options.n_exact_pages * shape.n_lanes();
+  // A short text has no other pages than exact ones, but a pool has some.
+  const auto rest = [&](uint32_t n_pages) {
+    return std::max(n_pages, n_exact + 1) - n_exact;
+  };
+  Result<PagePool> pool = PagePool::Create(shape.page_bytes(options.type),
+                                           rest(options.capacity_pages),
+                                           rest(options.capacity_pages_max));
   if (!pool.ok()) return pool.status();
-  return SequencePages(*std::move(pool), shape.n_lanes(), pages_per_lane);
+  std::optional<PagePool> exact_pool;
+  if (n_exact > 0) {
+    Result<PagePool> created =
+        PagePool::Create(shape.page_bytes(KvType::kF16), n_exact);
+    if (!created.ok()) return created.status();
+    exact_pool.emplace(*std::move(created));
+  }
+  return SequencePages(shape, options, *std::move(pool), std::move(exact_pool));
 }
 
-SequencePages::SequencePages(PagePool pool, uint32_t n_lanes,
-                             uint32_t pages_per_lane)
-    : pool_(std::move(pool)) {
-  tables_.reserve(n_lanes);
-  for (uint32_t lane = 0; lane < n_lanes; ++lane) {
-    tables_.emplace_back(pages_per_lane);
+SequencePages::SequencePages(const KvShape& shape, const Options& options,
+                             PagePool pool, std::optional<PagePool> exact_pool)
+    : type_(options.type),
+      head_dim_(shape.head_dim),
+      n_exact_pages_(options.n_exact_pages),
+      capacity_pages_(options.capacity_pages),
+      pool_(std::move(pool)),
+      exact_pool_(std::move(exact_pool)) {
+  CHECK(n_exact_pages_ == 0 || type_ == KvType::kInt8);
+  tables_.reserve(shape.n_lanes());
+  for (uint32_t lane = 0; lane < shape.n_lanes(); ++lane) {
+    tables_.emplace_back(options.pages_per_lane);
   }
+}
+
+void SequencePages::Grow(uint32_t capacity_pages) {
+  const uint32_t n_exact = n_exact_pages_ * n_lanes();
+  capacity_pages_ = capacity_pages;
+  pool_.Grow(std::max(capacity_pages, n_exact + 1) - n_exact);
+}
+
+uint64_t SequencePages::payload_bytes() const {
+  uint64_t bytes = uint64_t{pool_.n_used()} * pool_.page_bytes();
+  if (exact_pool_) {
+    bytes += uint64_t{exact_pool_->n_used()} * exact_pool_->page_bytes();
+  }
+  return bytes;
+}
+
+PageRun SequencePages::Run(uint32_t lane, uint32_t first_slot,
+                           uint32_t n_slots) const {
+  const uint32_t first_page = first_slot / kPageTokens;
+  PageRun run{.pool = pool_.base(),
+              .page_bytes = pool_.page_bytes(),
+              .pages = tables_[lane].page_ids() + first_page,
+              .n_slots = n_slots,
+              .head_dim = head_dim_};
+  if (first_page < n_exact_pages_) {
+    run.n_exact_pages = n_exact_pages_ - first_page;
+    run.exact_pool = exact_pool_->base();
+    run.exact_page_bytes = exact_pool_->page_bytes();
+  }
+  return run;
 }
 
 void SequencePages::Extend(uint32_t n_tokens, uint32_t n_new) {
@@ -30,24 +79,24 @@ void SequencePages::Extend(uint32_t n_tokens, uint32_t n_new) {
   const uint32_t end_page = PagesOf(n_tokens + n_new);
   for (PageTable& table : tables_) {
     for (uint32_t page = first_page; page < end_page; ++page) {
-      table.OpenPage(pool_.Take(), page * kPageTokens);
+      PagePool& pool = page < n_exact_pages_ ? *exact_pool_ : pool_;
+      table.OpenPage(pool.Take(), page * kPageTokens);
     }
     table.AddTokens(n_new);
   }
 }
 
 void SequencePages::Remove(uint32_t lane, uint32_t index) {
+  CHECK(index >= n_exact_pages_);
   pool_.Give(tables_[lane].Remove(index));
 }
 
 void SequencePages::Compact() {
   // All pages could lie below end_page, the ones that the lanes open next
   // included; one slab more is not worth a move.
-  const uint32_t slab_pages = pool_.slab_pages();
-  const uint32_t n_slabs =
-      (pool_.n_used() + n_lanes() + slab_pages - 1) / slab_pages;
+  const uint32_t n_slabs = pool_.SlabsOf(pool_.n_used() + n_lanes());
   if (pool_.n_slabs_in_use() <= n_slabs + 1) return;
-  const uint32_t end_page = n_slabs * slab_pages;
+  const uint32_t end_page = pool_.PagesIn(n_slabs);
   uint32_t n_moves = 0;
   for (uint32_t i = 0; i < CeilDiv(n_lanes(), kPageTokens); ++i) {
     n_moves += CompactLane(next_lane_, end_page, kMaxMovesPerCompact - n_moves);
@@ -62,7 +111,8 @@ uint32_t SequencePages::CompactLane(uint32_t lane, uint32_t end_page,
                                     uint32_t max_moves) {
   PageTable& table = tables_[lane];
   uint32_t n_moves = 0;
-  for (uint32_t i = 0; i < table.n_pages() && n_moves < max_moves; ++i) {
+  for (uint32_t i = n_exact_pages_; i < table.n_pages() && n_moves < max_moves;
+       ++i) {
     const PageId from = table.page_id(i);
     if (static_cast<uint32_t>(from) < end_page) continue;
     const PageId to = pool_.Take();

@@ -1,13 +1,19 @@
-// SequencePages: the pool and the page tables of one sequence, kept in step.
+// SequencePages: the pages and the page tables of one sequence, kept in step.
+//
+// Pages of int8 are joined by exact ones: the first n_exact_pages() pages of
+// each lane, its sinks, are f16 and come from a pool of their own. They never
+// leave (sinks are protected), so both pools stay in step, too.
 //
 // Thread-compatible; all changes are made by one thread between steps.
 // Allocates in Create only.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/types.h"
+#include "kernels/kernel_table.h"
 #include "lookaheadkv/status.h"
 #include "store/page_pool.h"
 #include "store/page_table.h"
@@ -16,14 +22,20 @@ namespace lkv {
 
 class SequencePages {
  public:
-  // capacity_pages of all lanes together, which may Grow to
-  // capacity_pages_max.
+  struct Options {
+    KvType type = KvType::kF16;
+    // Pages of each lane that are f16 if the type is int8.
+    uint32_t n_exact_pages = 0;
+    // Of all lanes together, exact ones included; may Grow to the second.
+    uint32_t capacity_pages = 0;
+    uint32_t capacity_pages_max = 0;
+    uint32_t pages_per_lane = 0;
+  };
+
   static Result<SequencePages> Create(const KvShape& shape,
-                                      uint32_t capacity_pages,
-                                      uint32_t capacity_pages_max,
-                                      uint32_t pages_per_lane);
+                                      const Options& options);
   // Requires what PagePool::Grow does.
-  void Grow(uint32_t capacity_pages) { pool_.Grow(capacity_pages); }
+  void Grow(uint32_t capacity_pages);
 
   // Opens the pages that `n_new` tokens at positions n_tokens, n_tokens + 1,
   // ... need in every lane and counts these tokens as present. Requires the
@@ -33,7 +45,8 @@ class SequencePages {
   static uint32_t PagesToOpen(uint32_t n_tokens, uint32_t n_new) {
     return PagesOf(n_tokens + n_new) - PagesOf(n_tokens);
   }
-  // Takes a full page out of a lane; its memory is free at once.
+  // Takes a full page that is not exact out of a lane; its memory is free at
+  // once.
   void Remove(uint32_t lane, uint32_t index);
   // Pages leave anywhere, so a pool that has shrunk is full of holes and no
   // slab is empty. Moves up to kMaxMovesPerCompact pages of the next few lanes
@@ -45,19 +58,41 @@ class SequencePages {
 
   uint32_t n_lanes() const { return static_cast<uint32_t>(tables_.size()); }
   const PageTable& table(uint32_t lane) const { return tables_[lane]; }
-  const PagePool& pool() const { return pool_; }
-  uint8_t* PageOfSlot(uint32_t lane, uint32_t slot) {
-    return pool_.PageData(tables_[lane].page_id(slot / kPageTokens));
+  uint32_t n_used() const {
+    return pool_.n_used() + (exact_pool_ ? exact_pool_->n_used() : 0);
   }
+  uint32_t n_free() const { return capacity_pages_ - n_used(); }
+  // Payload of all pages in use.
+  uint64_t payload_bytes() const;
+  // The pool of all pages that are not exact.
+  const PagePool& pool() const { return pool_; }
+
+  uint8_t* PageOfSlot(uint32_t lane, uint32_t slot) {
+    const uint32_t page = slot / kPageTokens;
+    PagePool& pool = page < n_exact_pages_ ? *exact_pool_ : pool_;
+    return pool.PageData(tables_[lane].page_id(page));
+  }
+  KvType TypeOfSlot(uint32_t slot) const {
+    return slot / kPageTokens < n_exact_pages_ ? KvType::kF16 : type_;
+  }
+  // Slots [first_slot, first_slot + n_slots) of a lane, as kernels read them.
+  // Requires first_slot to be the first of a page.
+  PageRun Run(uint32_t lane, uint32_t first_slot, uint32_t n_slots) const;
 
  private:
-  SequencePages(PagePool pool, uint32_t n_lanes, uint32_t pages_per_lane);
+  SequencePages(const KvShape& shape, const Options& options, PagePool pool,
+                std::optional<PagePool> exact_pool);
 
   uint32_t CompactLane(uint32_t lane, uint32_t end_page, uint32_t max_moves);
 
+  KvType type_;
+  uint32_t head_dim_;
+  uint32_t n_exact_pages_;
+  uint32_t capacity_pages_;
   PagePool pool_;
-  std::vector<PageTable> tables_;  // [n_lanes]
-  uint32_t next_lane_ = 0;         // to be compacted
+  std::optional<PagePool> exact_pool_;  // if n_exact_pages_ > 0
+  std::vector<PageTable> tables_;       // [n_lanes]
+  uint32_t next_lane_ = 0;              // to be compacted
 };
 
 }  // namespace lkv

@@ -23,28 +23,33 @@ void ExpectPayloads(SequencePages& pages) {
       const uint8_t* page = pages.PageOfSlot(lane, i * kPageTokens);
       const uint8_t fill = Fill(lane, table.first_pos(i));
       ASSERT_EQ(page[0], fill);
-      ASSERT_EQ(page[kShape.page_bytes() - 1], fill);
+      ASSERT_EQ(page[kShape.page_bytes(KvType::kF16) - 1], fill);
     }
   }
 }
 
 SequencePages Filled(uint32_t pages_per_lane) {
   SequencePages pages =
-      SequencePages::Create(kShape, kShape.n_lanes() * pages_per_lane,
-                            kShape.n_lanes() * pages_per_lane, pages_per_lane)
+      SequencePages::Create(
+          kShape, {.capacity_pages = kShape.n_lanes() * pages_per_lane,
+                   .capacity_pages_max = kShape.n_lanes() * pages_per_lane,
+                   .pages_per_lane = pages_per_lane})
           .value();
   pages.Extend(0, pages_per_lane * kPageTokens);
   for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {
     for (uint32_t i = 0; i < pages_per_lane; ++i) {
       std::memset(pages.PageOfSlot(lane, i * kPageTokens),
-                  Fill(lane, i * kPageTokens), kShape.page_bytes());
+                  Fill(lane, i * kPageTokens), kShape.page_bytes(KvType::kF16));
     }
   }
   return pages;
 }
 
 TEST(SequencePagesTest, ExtendOpensPagesOnlyAtPageBorders) {
-  SequencePages pages = SequencePages::Create(kShape, 80, 80, 2).value();
+  SequencePages pages = SequencePages::Create(kShape, {.capacity_pages = 80,
+                                                       .capacity_pages_max = 80,
+                                                       .pages_per_lane = 2})
+                            .value();
   EXPECT_EQ(SequencePages::PagesToOpen(0, 1), 1u);
   EXPECT_EQ(SequencePages::PagesToOpen(1, 15), 0u);
   EXPECT_EQ(SequencePages::PagesToOpen(15, 2), 1u);
@@ -68,9 +73,8 @@ TEST_P(SequencePagesCompactTest, EmptiesSlabsAndKeepsPayloads) {
       pages.Remove(lane, rng() % pages.table(lane).n_pages());
     }
   }
-  const uint32_t slab_pages = pages.pool().slab_pages();
   const uint32_t enough =
-      (pages.pool().n_used() + pages.n_lanes() + slab_pages - 1) / slab_pages;
+      pages.pool().SlabsOf(pages.pool().n_used() + pages.n_lanes());
   EXPECT_GT(pages.pool().n_slabs_in_use(), enough + 1);
   uint32_t before = pages.pool().n_used();
   for (int i = 0; i < 1000; ++i) pages.Compact();
@@ -104,6 +108,57 @@ TEST(SequencePagesTest, OneCallMovesABoundedNumberOfPages) {
     before = low_pages();
   }
   EXPECT_GT(low_pages(), at_first + 100);
+}
+
+// Two exact pages per lane come from their own pool, and are read beside the
+// others as one run.
+TEST(SequencePagesTest, PagesOfInt8BeginWithExactOnes) {
+  constexpr uint32_t kLanes = kShape.n_lanes();
+  const size_t f16_bytes = kShape.page_bytes(KvType::kF16);
+  const size_t int8_bytes = kShape.page_bytes(KvType::kInt8);
+  SequencePages pages =
+      SequencePages::Create(kShape, {.type = KvType::kInt8,
+                                     .n_exact_pages = 2,
+                                     .capacity_pages = 4 * kLanes,
+                                     .capacity_pages_max = 6 * kLanes,
+                                     .pages_per_lane = 6})
+          .value();
+  pages.Extend(0, 10);
+  EXPECT_EQ(pages.n_used(), kLanes);
+  EXPECT_EQ(pages.n_free(), 3 * kLanes);
+  EXPECT_EQ(pages.payload_bytes(), kLanes * f16_bytes);
+  pages.Extend(10, 54);
+  EXPECT_EQ(pages.n_free(), 0u);
+  EXPECT_EQ(pages.payload_bytes(), 2 * kLanes * (f16_bytes + int8_bytes));
+  EXPECT_EQ(pages.TypeOfSlot(31), KvType::kF16);
+  EXPECT_EQ(pages.TypeOfSlot(32), KvType::kInt8);
+  pages.Grow(6 * kLanes);
+  pages.Extend(64, 32);
+
+  const auto address = [](const PageRun& run, uint32_t i) {
+    return i < run.n_exact_pages
+               ? run.exact_pool + run.exact_page_bytes * run.pages[i]
+               : run.pool + run.page_bytes * run.pages[i];
+  };
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    const PageRun whole = pages.Run(lane, 0, 96);
+    const PageRun from_second = pages.Run(lane, 16, 80);
+    const PageRun from_third = pages.Run(lane, 32, 64);
+    EXPECT_EQ(whole.n_exact_pages, 2u);
+    EXPECT_EQ(from_second.n_exact_pages, 1u);
+    EXPECT_EQ(from_third.n_exact_pages, 0u);
+    for (uint32_t i = 0; i < 6; ++i) {
+      const uint8_t* page = pages.PageOfSlot(lane, i * kPageTokens);
+      EXPECT_EQ(address(whole, i), page);
+      if (i < 2) continue;
+      EXPECT_EQ(address(from_second, i - 1), page);
+      EXPECT_EQ(address(from_third, i - 2), page);
+    }
+  }
+  pages.Remove(3, 2);
+  EXPECT_EQ(pages.n_free(), 1u);
+  EXPECT_EQ(pages.table(3).n_tokens(), 80u);
+  EXPECT_DEATH(pages.Remove(3, 1), "");
 }
 
 TEST(SequencePagesTest, AFullPoolIsLeftAlone) {

@@ -13,7 +13,8 @@ void NoticeRaisedBudget(const SequenceOptions& asked, const KvShape& shape,
   const double n_tokens =
       double{1} * asked.prompt_tokens + asked.max_new_tokens;
   const auto share_bytes = static_cast<uint64_t>(
-      budget.share * n_tokens * static_cast<double>(shape.bytes_per_token()));
+      budget.share * n_tokens *
+      static_cast<double>(shape.bytes_per_token(KvTypeOf(asked.cache))));
   if (got.budget_bytes <= share_bytes) return;
   PrintError("budget: " + FormatBudget(budget) + " is " +
              FormatBytes(share_bytes) + ", raised to the " +

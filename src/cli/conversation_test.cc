@@ -117,7 +117,7 @@ TEST_F(ConversationTest, AShareOfTheBudgetGrowsWithTheTurns) {
   options.cache.pin_system = false;
   Conversation talk(*engine_, options);
   const uint64_t bytes_per_token =
-      engine_->architecture().kv_shape().bytes_per_token();
+      engine_->architecture().kv_shape().bytes_per_token(KvType::kF16);
   uint64_t budget_before = 0;
   for (const char* what : {"sea", "forest", "desert"}) {
     std::string words = "Tell me about this:";

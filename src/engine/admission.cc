@@ -46,14 +46,6 @@ Status CheckLength(const Architecture& architecture, uint32_t ctx_tokens,
       ", more than the " + std::to_string(ctx_tokens) + limit);
 }
 
-uint64_t KvBytes(const KvShape& shape, uint64_t budget_bytes,
-                 uint64_t n_tokens) {
-  const uint64_t payload_bytes =
-      PagesOf(n_tokens) * kPageTokens * shape.bytes_per_token();
-  // Metadata takes up to 4 % of 16-bit pages.
-  return std::min(budget_bytes, payload_bytes + payload_bytes / 25);
-}
-
 MemoryLeft ReadMemoryLeft() {
   return {AvailableMemoryBytes(), AvailableAddressBytes()};
 }

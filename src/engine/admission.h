@@ -18,11 +18,6 @@ namespace lkv {
 Status CheckLength(const Architecture& architecture, uint32_t ctx_tokens,
                    const SequenceOptions& options);
 
-// The most that `n_tokens` of a sequence will fill of its budget: all of it, or
-// what keeping everything takes, metadata included.
-uint64_t KvBytes(const KvShape& shape, uint64_t budget_bytes,
-                 uint64_t n_tokens);
-
 // Bytes yet to be filled.
 struct MemoryNeed {
   uint64_t weight_bytes = 0;

@@ -49,15 +49,6 @@ TEST(CheckFitsTest, RefusalNamesEverySizeAndTheRemedy) {
   }
 }
 
-TEST(KvBytesTest, IsTheBudgetOrTheWholeTextWithItsMetadata) {
-  const KvShape shape{
-      .n_layers = 2, .n_kv_heads = 3, .group = 3, .head_dim = 64};
-  EXPECT_EQ(KvBytes(shape, 5000, 1000), 5000u);
-  const uint64_t payload_bytes = 112 * shape.bytes_per_token();  // 7 pages
-  EXPECT_GE(KvBytes(shape, kPlenty, 100), payload_bytes);
-  EXPECT_LE(KvBytes(shape, kPlenty, 100), payload_bytes * 105 / 100);
-}
-
 TEST(CatchRefusedMemoryTest, NamesWhatWasRefused) {
   const Status status = CatchRefusedMemory(
       "m.gguf", []() -> Status { throw AllocationFailure(3 * kMiB); });

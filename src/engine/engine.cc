@@ -200,9 +200,8 @@ Status Engine::State::CheckSequencesFit() const {
   uint64_t n_tokens = 0;
   for (const Sequence::State* sequence : sequences) {
     const SequenceStats stats = cache->Stats(sequence->id);
-    const uint64_t kv_bytes =
-        KvBytes(cache->shape(), stats.budget_bytes, sequence->text_tokens);
-    need.kv_bytes += kv_bytes - std::min(kv_bytes, stats.resident_bytes);
+    need.kv_bytes +=
+        stats.fill_bytes - std::min(stats.fill_bytes, stats.resident_bytes);
     n_tokens += sequence->text_tokens;
   }
   // Their addresses are mapped already.

@@ -189,7 +189,8 @@ TEST(EngineTest, BudgetHoldsThroughoutALongPrompt) {
   EXPECT_LE(g.kv.resident_bytes_max, g.kv.budget_bytes);
   EXPECT_GT(g.kv.resident_bytes_max, g.kv.budget_bytes / 2);
   const uint64_t full_bytes =
-      1216 * SharedEngine().architecture().kv_shape().bytes_per_token();
+      1216 *
+      SharedEngine().architecture().kv_shape().bytes_per_token(KvType::kF16);
   EXPECT_LE(g.kv.budget_bytes, full_bytes / 4 + 1);
 }
 

@@ -32,11 +32,7 @@ struct LaneShape {
   std::string Name() const {
     return std::to_string(head_dim) + "x" + std::to_string(group);
   }
-  size_t page_bytes() const {
-    return KvShape{
-        .n_layers = 1, .n_kv_heads = 1, .group = group, .head_dim = head_dim}
-        .page_bytes();
-  }
+  size_t page_bytes() const { return KvPageBytes(KvType::kF16, head_dim); }
 };
 
 // Those of common models: SmolLM2, Llama 3 8B and 70B.

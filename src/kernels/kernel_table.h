@@ -74,11 +74,6 @@ struct PageRun {
   size_t exact_page_bytes = 0;
 };
 
-// Bytes of a page of int8, scales included.
-inline constexpr size_t Int8PageBytes(uint32_t head_dim) {
-  return size_t{2} * kPageSlots * (head_dim + sizeof(uint16_t));
-}
-
 // One query token, all query heads of one KV head, over one run of pages.
 struct AttendDecodeArgs {
   PageRun run;

@@ -57,10 +57,7 @@ struct TestLane {
     return !is_int8() || slot / kPageSlots < kExactPages;
   }
   size_t page_halves() const { return size_t{2} * kPageSlots * head_dim; }
-  size_t page_bytes() const {
-    return is_int8() ? Int8PageBytes(head_dim)
-                     : page_halves() * sizeof(uint16_t);
-  }
+  size_t page_bytes() const { return KvPageBytes(type, head_dim); }
   uint16_t Half(float x) const {
     return type == KvType::kBF16 ? F32ToBF16(x) : F32ToF16(x);
   }

@@ -23,10 +23,12 @@ namespace lkv {
 // at most chunk_tokens (1 = as decoding does).
 inline std::vector<float> RunTokens(Executor& executor, KvCache& cache,
                                     std::span<const int32_t> tokens,
-                                    uint32_t chunk_tokens) {
+                                    uint32_t chunk_tokens,
+                                    KvTypeName kv_type = KvTypeName::kF16) {
   const size_t vocab_size = executor.architecture().vocab_size;
   SequenceOptions options;
   options.cache.policy = PolicyName::kFull;
+  options.cache.kv_type = kv_type;
   options.prompt_tokens = static_cast<uint32_t>(tokens.size());
   Result<SequenceId> sequence = cache.AddSequence(options);
   CHECK(sequence.ok());

@@ -28,7 +28,7 @@ constexpr std::array kRules =
 constexpr std::array kScores =
     std::to_array<Words>({"output_error", "value_norm"});
 constexpr std::array kMetrics = std::to_array<Words>({"js", "kl"});
-constexpr std::array kKvTypes = std::to_array<Words>({"f16", "bf16"});
+constexpr std::array kKvTypes = std::to_array<Words>({"f16", "bf16", "int8"});
 constexpr std::array kPredictors = std::to_array<Words>({"auto", "ema"});
 constexpr std::array kSpreads = std::to_array<Words>({"equal", "mass"});
 constexpr std::array kUnits = std::to_array<Words>({"page"});

@@ -37,22 +37,20 @@ Result<PagePool> PagePool::Create(size_t page_bytes, uint32_t capacity_pages,
         " bytes that this machine, its container and its limits allow; use a "
         "smaller budget or a shorter context");
   }
-  const bool huge = page_bytes * capacity_pages_max >= kHugeFromBytes &&
-                    kHugePageBytes % page_bytes == 0;
+  const bool huge = page_bytes * capacity_pages_max >= kHugeFromBytes;
   PagePool pool(page_bytes, capacity_pages, capacity_pages_max,
-                huge ? static_cast<uint32_t>(kHugePageBytes / page_bytes)
-                     : kSmallSlabPages);
+                huge ? kHugePageBytes : kSmallSlabPages * page_bytes);
   if (Status s = pool.Reserve(); !s.ok()) return s;
   return pool;
 }
 
 PagePool::PagePool(size_t page_bytes, uint32_t capacity_pages,
-                   uint32_t capacity_pages_max, uint32_t slab_pages)
+                   uint32_t capacity_pages_max, uint64_t slab_bytes)
     : page_bytes_(page_bytes),
       capacity_(capacity_pages),
       capacity_max_(capacity_pages_max),
-      slab_pages_(slab_pages),
-      used_in_slab_(CeilDiv(capacity_pages_max, slab_pages)),
+      slab_bytes_(slab_bytes),
+      used_in_slab_(SlabsOf(capacity_pages_max)),
       free_(CeilDiv(capacity_pages_max, 64), ~uint64_t{0}),
       words_with_free_(CeilDiv(free_.size(), 64)) {
   if (capacity_pages_max % 64 != 0) {
@@ -64,9 +62,8 @@ PagePool::PagePool(size_t page_bytes, uint32_t capacity_pages,
 }
 
 Status PagePool::Reserve() {
-  const size_t slab_bytes = slab_pages_ * page_bytes_;
   // One huge page more, so that the first slab can begin at a border.
-  reserved_bytes_ = used_in_slab_.size() * slab_bytes + kHugePageBytes;
+  reserved_bytes_ = used_in_slab_.size() * slab_bytes_ + kHugePageBytes;
   void* reserved = mmap(nullptr, reserved_bytes_, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) {
@@ -87,10 +84,9 @@ Status PagePool::Reserve() {
 
 // For the slabs that lie wholly within the capacity.
 void PagePool::AdviseHugePages() {
-  const size_t slab_bytes = slab_pages_ * page_bytes_;
-  const size_t huge_bytes =
-      slab_bytes == kHugePageBytes ? capacity_ / slab_pages_ * slab_bytes : 0;
-  static_cast<void>(madvise(base_, huge_bytes, MADV_HUGEPAGE));
+  if (slab_bytes_ != kHugePageBytes) return;
+  const uint64_t n_whole = uint64_t{capacity_} * page_bytes_ / slab_bytes_;
+  static_cast<void>(madvise(base_, n_whole * slab_bytes_, MADV_HUGEPAGE));
 }
 
 void PagePool::Grow(uint32_t capacity_pages) {
@@ -106,7 +102,7 @@ PagePool::PagePool(PagePool&& other) noexcept
       page_bytes_(other.page_bytes_),
       capacity_(other.capacity_),
       capacity_max_(other.capacity_max_),
-      slab_pages_(other.slab_pages_),
+      slab_bytes_(other.slab_bytes_),
       n_used_(other.n_used_),
       n_slabs_in_use_(other.n_slabs_in_use_),
       used_in_slab_(std::move(other.used_in_slab_)),
@@ -116,6 +112,12 @@ PagePool::PagePool(PagePool&& other) noexcept
 
 PagePool::~PagePool() {
   if (reserved_ != nullptr) CHECK(munmap(reserved_, reserved_bytes_) == 0);
+}
+
+PagePool::SlabRange PagePool::SlabsOfPage(uint32_t page) const {
+  const uint64_t begin = uint64_t{page} * page_bytes_;
+  return {static_cast<uint32_t>(begin / slab_bytes_),
+          static_cast<uint32_t>((begin + page_bytes_ - 1) / slab_bytes_)};
 }
 
 PageId PagePool::Take() {
@@ -130,7 +132,10 @@ PageId PagePool::Take() {
     words_with_free_[lowest_] &= ~(uint64_t{1} << word % 64);
   }
   ++n_used_;
-  if (used_in_slab_[page / slab_pages_]++ == 0) ++n_slabs_in_use_;
+  const auto [first, last] = SlabsOfPage(page);
+  for (uint32_t slab = first; slab <= last; ++slab) {
+    if (used_in_slab_[slab]++ == 0) ++n_slabs_in_use_;
+  }
   return PageId{page};
 }
 
@@ -144,11 +149,11 @@ void PagePool::Give(PageId id) {
   words_with_free_[word / 64] |= uint64_t{1} << word % 64;
   lowest_ = std::min(lowest_, word / 64);
   --n_used_;
-  const uint32_t slab = page / slab_pages_;
-  if (--used_in_slab_[slab] == 0) {
+  const auto [first, last] = SlabsOfPage(page);
+  for (uint32_t slab = first; slab <= last; ++slab) {
+    if (--used_in_slab_[slab] > 0) continue;
     --n_slabs_in_use_;
-    const size_t slab_bytes = slab_pages_ * page_bytes_;
-    CHECK(madvise(base_ + slab * slab_bytes, slab_bytes, MADV_DONTNEED) == 0);
+    CHECK(madvise(base_ + slab * slab_bytes_, slab_bytes_, MADV_DONTNEED) == 0);
   }
 }
 

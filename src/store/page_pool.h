@@ -8,9 +8,10 @@
 //
 // A slab is 2 MiB and lies in one huge page of the system where that is
 // possible: the pages of a lane are scattered, and from pages of 4 KiB decode
-// attention is 10 % slower (2,048 tokens of SmolLM2). Small pools, page sizes
-// that do not divide 2 MiB and the part of a slab beyond the capacity do
-// without, so the system never holds more than the capacity for a pool.
+// attention is 10 % slower (2,048 tokens of SmolLM2). Small pools and a slab of
+// which a part lies beyond the capacity do without, so the system never holds
+// more than the capacity for a pool. A page whose size does not divide 2 MiB
+// may lie in two slabs.
 //
 // Thread-compatible. Take and Give cost one bit operation plus a scan of one
 // word per 4096 pages (64 words at 1 GiB); Give makes a system call when it
@@ -60,16 +61,29 @@ class PagePool {
   uint32_t capacity_max() const { return capacity_max_; }
   uint32_t n_used() const { return n_used_; }
   uint32_t n_free() const { return capacity_ - n_used_; }
-  // Pages that return to the system together.
-  uint32_t slab_pages() const { return slab_pages_; }
+  // Slabs that the first n_pages pages lie in.
+  uint32_t SlabsOf(uint32_t n_pages) const {
+    return static_cast<uint32_t>(
+        CeilDiv(uint64_t{n_pages} * page_bytes_, slab_bytes_));
+  }
+  // Pages that lie wholly in the first n_slabs slabs.
+  uint32_t PagesIn(uint32_t n_slabs) const {
+    return static_cast<uint32_t>(n_slabs * slab_bytes_ / page_bytes_);
+  }
   // Slabs with at least one used page: what the system sees of the pool.
   uint32_t n_slabs_in_use() const { return n_slabs_in_use_; }
 
  private:
   PagePool(size_t page_bytes, uint32_t capacity_pages,
-           uint32_t capacity_pages_max, uint32_t slab_pages);
+           uint32_t capacity_pages_max, uint64_t slab_bytes);
   Status Reserve();
   void AdviseHugePages();
+  // The slabs [first, last] that a page lies in, one or two.
+  struct SlabRange {
+    uint32_t first;
+    uint32_t last;
+  };
+  SlabRange SlabsOfPage(uint32_t page) const;
 
   uint8_t* base_ = nullptr;
   void* reserved_ = nullptr;
@@ -77,7 +91,7 @@ class PagePool {
   size_t page_bytes_;
   uint32_t capacity_;
   uint32_t capacity_max_;
-  uint32_t slab_pages_;
+  uint64_t slab_bytes_;
   uint32_t n_used_ = 0;
   uint32_t n_slabs_in_use_ = 0;
   std::vector<uint32_t> used_in_slab_;  // [n_slabs]

@@ -72,7 +72,7 @@ TEST(PagePoolTest, PayloadsOfPagesInUseNeverMix) {
     }
     ASSERT_EQ(pool.n_used(), held.size());
     std::set<uint32_t> slabs;
-    for (uint32_t page : ids) slabs.insert(page / pool.slab_pages());
+    for (uint32_t page : ids) slabs.insert(page / 64);
     ASSERT_EQ(pool.n_slabs_in_use(), slabs.size());
   }
 }
@@ -80,6 +80,7 @@ TEST(PagePoolTest, PayloadsOfPagesInUseNeverMix) {
 TEST(PagePoolTest, ReservingTakesNoMemoryAndEmptySlabsGoBackToTheSystem) {
   constexpr size_t kMiB = 1 << 20;
   constexpr uint32_t kPages = 64 * kMiB / 4096;
+  constexpr uint32_t kSlabPages = 512;
   const size_t before = ResidentBytes();
   PagePool pool = PagePool::Create(4096, kPages).value();
   EXPECT_LT(ResidentBytes(), before + kMiB);
@@ -90,16 +91,16 @@ TEST(PagePoolTest, ReservingTakesNoMemoryAndEmptySlabsGoBackToTheSystem) {
   EXPECT_GT(full, before + 63 * kMiB);
   // One page per slab stays: nothing may be given back.
   for (uint32_t i = 0; i < kPages; ++i) {
-    if (i % pool.slab_pages() != 5) pool.Give(PageId{i});
+    if (i % kSlabPages != 5) pool.Give(PageId{i});
   }
   EXPECT_GT(ResidentBytes() + kMiB, full);
   EXPECT_EQ(*pool.PageData(PageId{5}), 1);
   // The upper half of them goes.
-  for (uint32_t i = kPages / 2 + 5; i < kPages; i += pool.slab_pages()) {
+  for (uint32_t i = kPages / 2 + 5; i < kPages; i += kSlabPages) {
     pool.Give(PageId{i});
   }
   EXPECT_LT(ResidentBytes(), full - 31 * kMiB);
-  EXPECT_EQ(pool.n_slabs_in_use(), kPages / 2 / pool.slab_pages());
+  EXPECT_EQ(pool.n_slabs_in_use(), kPages / 2 / kSlabPages);
 }
 
 TEST(PagePoolTest, DestructionGivesEverythingBack) {
@@ -133,10 +134,36 @@ TEST(PagePoolTest, SystemNeverHoldsMoreThanTheCapacity) {
 }
 
 TEST(PagePoolTest, LargePoolsUseSlabsOfOneHugePage) {
-  EXPECT_EQ(PagePool::Create(4096, 4096).value().slab_pages(), 512u);
-  EXPECT_EQ(PagePool::Create(8192, 4096).value().slab_pages(), 256u);
-  EXPECT_EQ(PagePool::Create(4096, 4095).value().slab_pages(), 64u);
-  EXPECT_EQ(PagePool::Create(5120, 40960).value().slab_pages(), 64u);
+  const auto pages_per_slab = [](size_t page_bytes, uint32_t n_pages) {
+    return PagePool::Create(page_bytes, n_pages).value().PagesIn(1);
+  };
+  EXPECT_EQ(pages_per_slab(4096, 4096), 512u);
+  EXPECT_EQ(pages_per_slab(8192, 4096), 256u);
+  EXPECT_EQ(pages_per_slab(2112, 40960), 992u);  // and 63/64 of one more
+  EXPECT_EQ(pages_per_slab(4096, 4095), 64u);
+}
+
+// A page of int8 is 33 cache lines: the 993rd begins in the first slab of 2 MiB
+// and ends in the second.
+TEST(PagePoolTest, APageInTwoSlabsKeepsBoth) {
+  constexpr size_t kBytes = 2112;
+  PagePool pool = PagePool::Create(kBytes, 20000).value();
+  EXPECT_EQ(pool.SlabsOf(992), 1u);
+  EXPECT_EQ(pool.SlabsOf(993), 2u);
+  EXPECT_EQ(pool.PagesIn(2), 1985u);
+  for (uint32_t i = 0; i < 20000; ++i) {
+    std::memset(pool.PageData(pool.Take()), static_cast<int>(i), kBytes);
+  }
+  EXPECT_EQ(pool.n_slabs_in_use(), pool.SlabsOf(20000));
+  for (uint32_t i = 0; i < 20000; ++i) {
+    if (i != 992) pool.Give(PageId{i});
+  }
+  EXPECT_EQ(pool.n_slabs_in_use(), 2u);
+  for (size_t b = 0; b < kBytes; ++b) {
+    ASSERT_EQ(pool.PageData(PageId{992})[b], 992 % 256);
+  }
+  pool.Give(PageId{992});
+  EXPECT_EQ(pool.n_slabs_in_use(), 0u);
 }
 
 TEST(PagePoolTest, MoreThanTheMachineHasIsRefused) {
