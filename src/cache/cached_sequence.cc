@@ -30,6 +30,9 @@ CacheCost CostOf(const KvShape& shape, const CacheOptions& options,
   if (type == KvType::kInt8) {
     cost.exact_pages = PagesOf(options.sink_tokens);
     cost.exact_page_extra = shape.page_bytes(KvType::kF16) - cost.page_bytes;
+    if (cost.exact_pages > 0) {
+      cost.lane_metadata += shape.head_dim * sizeof(float);  // key offsets
+    }
   }
   if (KeepsEverything(options)) return cost;
   // A policy of one page says what a page costs.
@@ -115,7 +118,7 @@ CachedSequence::CachedSequence(SequenceId id, const KvShape& shape,
       plan_(plan),
       cost_(cost),
       pages_(std::move(pages)),
-      resident_bytes_max_(cost.Total(shape, 0)) {}
+      resident_bytes_max_(ResidentBytes()) {}
 
 CachedSequence::Judge::Judge(const KvShape& shape, const KernelTable& kernels,
                              const SequenceOptions& options,
@@ -172,7 +175,7 @@ SequenceStats CachedSequence::Stats() const {
   stats.n_tokens = n_tokens_;
   stats.budget_bytes = plan_.budget_bytes;
   stats.fill_bytes = plan_.fill_bytes;
-  stats.resident_bytes = cost_.Total(shape_, n_pages);
+  stats.resident_bytes = ResidentBytes();
   stats.resident_bytes_max = resident_bytes_max_;
   stats.metadata_bytes = cost_.Metadata(shape_, n_pages);
   stats.full_bytes = n_tokens_ * shape_.bytes_per_token(type_);
@@ -221,9 +224,8 @@ Status CachedSequence::MakeRoom(uint32_t n_new, PlanScratch& scratch) {
 void CachedSequence::OpenPages(uint32_t n_new) {
   pages_.Compact();
   pages_.Extend(n_tokens_, n_new);
-  const uint64_t n_pages = pages_.n_used();
   read_bytes_last_step_ = pages_.payload_bytes();
-  const uint64_t resident_bytes = cost_.Total(shape_, n_pages);
+  const uint64_t resident_bytes = ResidentBytes();
   CHECK(resident_bytes <= plan_.budget_bytes);
   resident_bytes_max_ = std::max(resident_bytes_max_, resident_bytes);
 }

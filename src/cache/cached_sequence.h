@@ -82,6 +82,10 @@ class CachedSequence {
                  const BudgetPlan& plan, const CacheCost& cost,
                  SequencePages pages);
 
+  uint64_t ResidentBytes() const {
+    return pages_.payload_bytes() + cost_.Metadata(shape_, pages_.n_used());
+  }
+
   const SequenceId id_;
   const KvShape shape_;
   const WindowContext context_;

@@ -43,6 +43,8 @@ double LargestDifference(const std::vector<float>& a,
 // about as much.
 constexpr double kF16Tolerance = 4e-3;
 constexpr double kBF16Tolerance = 3e-2;
+// Rows of int8 are rounded to 1/254 of their largest element, 1.7.
+constexpr double kInt8Tolerance = 3e-2;
 
 class PagedAttentionTest
     : public testing::TestWithParam<std::tuple<uint32_t, uint32_t>> {
@@ -56,7 +58,8 @@ class PagedAttentionTest
 TEST_P(PagedAttentionTest, EqualsDenseAttentionForAnyChunksAndLengths) {
   const KernelTable* kernels = SelectKernels(nullptr);
   std::mt19937 rng(shape_.head_dim * 16 + shape_.group);
-  for (KvTypeName type : {KvTypeName::kF16, KvTypeName::kBF16}) {
+  for (KvTypeName type :
+       {KvTypeName::kF16, KvTypeName::kBF16, KvTypeName::kInt8}) {
     PagedKvCache paged(shape_, {.kernels = kernels, .max_threads = 1});
     DenseKvCache dense(shape_);
     CacheDriver drive_paged(paged, 1);
@@ -69,8 +72,9 @@ TEST_P(PagedAttentionTest, EqualsDenseAttentionForAnyChunksAndLengths) {
       in_paged.push_back(drive_paged.Add(FullOptions(kTokens, type), i));
       in_dense.push_back(drive_dense.Add({}, i));
     }
-    const double tolerance =
-        type == KvTypeName::kF16 ? kF16Tolerance : kBF16Tolerance;
+    const double tolerance = type == KvTypeName::kF16    ? kF16Tolerance
+                             : type == KvTypeName::kBF16 ? kBF16Tolerance
+                                                         : kInt8Tolerance;
     for (int step = 0; step < 14; ++step) {
       std::vector<DrivenSequence*> paged_part;
       std::vector<DrivenSequence*> dense_part;

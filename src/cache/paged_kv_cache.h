@@ -70,6 +70,8 @@ class PagedKvCache final : public KvCache {
                                        uint32_t kv_head) const;
 
  private:
+  void AppendToken(SequencePages& pages, uint32_t lane, uint32_t slot,
+                   const float* k, const float* v);
   CachedSequence& Find(SequenceId id) const;
 
   const KvShape shape_;

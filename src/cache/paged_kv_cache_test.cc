@@ -77,14 +77,22 @@ SequenceOptions Small(PolicyName policy, Budget budget) {
 }
 
 // Payload bytes that the page tables say are resident.
-uint64_t PayloadBytes(const PagedKvCache& cache, SequenceId id) {
-  uint64_t n_pages = 0;
+uint64_t PayloadBytes(const PagedKvCache& cache, SequenceId id,
+                      const CacheOptions& options) {
+  const KvType type = KvTypeOf(options);
+  const size_t exact_pages =
+      type == KvType::kInt8 ? PagesOf(options.sink_tokens) : 0;
+  uint64_t bytes = 0;
   for (uint32_t layer = 0; layer < kShape.n_layers; ++layer) {
     for (uint32_t head = 0; head < kShape.n_kv_heads; ++head) {
-      n_pages += PagesOf(cache.ResidentPositions(id, layer, head).size());
+      const size_t n_pages =
+          PagesOf(cache.ResidentPositions(id, layer, head).size());
+      const size_t n_exact = std::min(n_pages, exact_pages);
+      bytes += n_exact * kShape.page_bytes(KvType::kF16) +
+               (n_pages - n_exact) * kShape.page_bytes(type);
     }
   }
-  return n_pages * kShape.page_bytes(KvType::kF16);
+  return bytes;
 }
 
 TEST(PagedKvCacheTest, BudgetHoldsAtEveryMomentOfRandomScenarios) {
@@ -92,10 +100,12 @@ TEST(PagedKvCacheTest, BudgetHoldsAtEveryMomentOfRandomScenarios) {
   constexpr PolicyName kPolicies[] = {
       PolicyName::kLookahead, PolicyName::kLru,  PolicyName::kH2o,
       PolicyName::kSnapKv,    PolicyName::kTova, PolicyName::kRandom};
-  for (int scenario = 0; scenario < 24; ++scenario) {
+  constexpr KvTypeName kTypes[] = {KvTypeName::kF16, KvTypeName::kInt8};
+  for (int scenario = 0; scenario < 48; ++scenario) {
     SequenceOptions options =
         Small(kPolicies[scenario % 6],
               {.kind = Budget::Kind::kTokens, .amount = 150 + rng() % 500});
+    options.cache.kv_type = kTypes[scenario / 6 % 2];
     options.cache.sink_tokens = rng() % 20;
     options.cache.recent_tokens = 1 + rng() % 40;
     const uint32_t n_pinned = rng() % 20;
@@ -119,12 +129,13 @@ TEST(PagedKvCacheTest, BudgetHoldsAtEveryMomentOfRandomScenarios) {
       ASSERT_FALSE(drive.Step(sequence, n_new).empty())
           << drive.status.message();
       const SequenceStats stats = cache.Stats(sequence.id);
-      const uint64_t payload = PayloadBytes(cache, sequence.id);
+      const uint64_t payload = PayloadBytes(cache, sequence.id, options.cache);
       ASSERT_LE(stats.resident_bytes_max, stats.budget_bytes);
       ASSERT_EQ(stats.resident_bytes, payload + stats.metadata_bytes);
       ASSERT_EQ(stats.n_tokens, sequence.n_tokens);
-      ASSERT_EQ(stats.full_bytes,
-                sequence.n_tokens * kShape.bytes_per_token(KvType::kF16));
+      ASSERT_EQ(
+          stats.full_bytes,
+          sequence.n_tokens * kShape.bytes_per_token(KvTypeOf(options.cache)));
       most = std::max(most, stats.resident_bytes);
     }
     EXPECT_EQ(cache.Stats(sequence.id).resident_bytes_max, most);
@@ -363,18 +374,41 @@ TEST(PagedKvCacheTest, ExplainNamesTheReasonOfEveryPage) {
   EXPECT_EQ(n_tokens, positions.size());
 }
 
-TEST(PagedKvCacheTest, MetadataIsAtMostFourPercentOfPayload) {
-  PagedKvCache cache(kShape, Threads(1));
-  CacheDriver drive(cache, 1);
-  SequenceOptions options = Small(
-      PolicyName::kLookahead, {.kind = Budget::Kind::kTokens, .amount = 512});
-  options.cache.base_window_tokens = 400;
-  options.cache.window_strategy = WindowStrategy::kDynamic;
-  DrivenSequence sequence = drive.Add(options, 1);
-  drive.Prefill(sequence, 700, 512);
-  const SequenceStats stats = cache.Stats(sequence.id);
-  EXPECT_LT(stats.metadata_bytes,
-            0.04 * (stats.resident_bytes - stats.metadata_bytes));
+TEST(PagedKvCacheTest, MetadataIsAtMostFourPercentOfPayloadEightOfInt8) {
+  for (KvTypeName type : {KvTypeName::kF16, KvTypeName::kInt8}) {
+    PagedKvCache cache(kShape, Threads(1));
+    CacheDriver drive(cache, 1);
+    SequenceOptions options = Small(
+        PolicyName::kLookahead, {.kind = Budget::Kind::kTokens, .amount = 512});
+    options.cache.kv_type = type;
+    options.cache.base_window_tokens = 400;
+    options.cache.window_strategy = WindowStrategy::kDynamic;
+    DrivenSequence sequence = drive.Add(options, 1);
+    drive.Prefill(sequence, 700, 512);
+    const SequenceStats stats = cache.Stats(sequence.id);
+    const double payload_bytes =
+        static_cast<double>(stats.resident_bytes - stats.metadata_bytes);
+    EXPECT_LT(stats.metadata_bytes,
+              (type == KvTypeName::kInt8 ? 0.08 : 0.04) * payload_bytes);
+  }
+}
+
+TEST(PagedKvCacheTest, Int8HoldsNearlyTwiceTheTokensOfF16) {
+  const auto resident_tokens = [](KvTypeName type) {
+    PagedKvCache cache(kShape, Threads(1));
+    CacheDriver drive(cache, 1);
+    SequenceOptions options = Small(
+        PolicyName::kLru, {.kind = Budget::Kind::kBytes, .amount = 1 << 20});
+    options.cache.kv_type = type;
+    options.prompt_tokens = 4000;
+    DrivenSequence sequence = drive.Add(options, 1);
+    drive.Prefill(sequence, 4000, 512);
+    return cache.ResidentPositions(sequence.id, 0, 0).size();
+  };
+  const double ratio = static_cast<double>(resident_tokens(KvTypeName::kInt8)) /
+                       resident_tokens(KvTypeName::kF16);
+  EXPECT_GT(ratio, 1.75);
+  EXPECT_LT(ratio, 256.0 / 132);
 }
 
 // A chat of up to `max_tokens` under a quarter, small in what it protects.
@@ -468,7 +502,7 @@ TEST(PagedKvCacheTest, BudgetHoldsAtEveryMomentOfTurnsOfAnyLength) {
         ASSERT_LE(stats.resident_bytes, budget);
         ASSERT_LE(stats.resident_bytes_max, budget);
         ASSERT_EQ(stats.resident_bytes,
-                  PayloadBytes(cache, chat.id) + stats.metadata_bytes);
+                  PayloadBytes(cache, chat.id, options.cache) + stats.metadata_bytes);
       }
     }
   }

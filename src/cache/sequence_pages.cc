@@ -38,6 +38,9 @@ SequencePages::SequencePages(const KvShape& shape, const Options& options,
       pool_(std::move(pool)),
       exact_pool_(std::move(exact_pool)) {
   CHECK(n_exact_pages_ == 0 || type_ == KvType::kInt8);
+  if (n_exact_pages_ > 0) {
+    key_offsets_.resize(size_t{shape.n_lanes()} * shape.head_dim);
+  }
   tables_.reserve(shape.n_lanes());
   for (uint32_t lane = 0; lane < shape.n_lanes(); ++lane) {
     tables_.emplace_back(options.pages_per_lane);
@@ -71,7 +74,21 @@ PageRun SequencePages::Run(uint32_t lane, uint32_t first_slot,
     run.exact_pool = exact_pool_->base();
     run.exact_page_bytes = exact_pool_->page_bytes();
   }
+  run.key_offset = KeyOffset(lane);
   return run;
+}
+
+void SequencePages::SetKeyOffset(uint32_t lane) {
+  CHECK(n_exact_pages_ > 0);
+  const uint16_t* keys = reinterpret_cast<const uint16_t*>(PageOfSlot(lane, 0));
+  float* offset = &key_offsets_[size_t{lane} * head_dim_];
+  for (uint32_t d = 0; d < head_dim_; ++d) {
+    float sum = 0;
+    for (uint32_t slot = kFirstOffsetSlot; slot < kPageTokens; ++slot) {
+      sum += F16ToF32(keys[size_t{d} * kPageTokens + slot]);
+    }
+    offset[d] = sum / (kPageTokens - kFirstOffsetSlot);
+  }
 }
 
 void SequencePages::Extend(uint32_t n_tokens, uint32_t n_new) {

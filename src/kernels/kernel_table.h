@@ -59,7 +59,7 @@ struct MatmulArgs {
 // int8: K [head_dim / 2][16][2], V [8][head_dim][2], then a bf16 scale for each
 // slot's key [16] and value [16]; an element is scale * integer, the integer in
 // [-127, 127]. Neighbours are what a multiplication of 16-bit pairs sums: two
-// dimensions of a key, two slots' values.
+// dimensions of a key, two slots' values. Keys are stored less key_offset.
 struct PageRun {
   const uint8_t* pool;
   size_t page_bytes;
@@ -72,6 +72,9 @@ struct PageRun {
   uint32_t n_exact_pages = 0;
   const uint8_t* exact_pool = nullptr;
   size_t exact_page_bytes = 0;
+  // Of int8 runs only: [head_dim] to be added to each key that is not exact;
+  // nullptr = nothing.
+  const float* key_offset = nullptr;
 };
 
 // One query token, all query heads of one KV head, over one run of pages.

@@ -54,12 +54,15 @@ class Int8Slot {
     } else {
       *this = Int8Slot(run.pool + run.page_bytes * run.pages[page],
                        slot % kPageSlots, run.head_dim);
+      key_offset_ = run.key_offset;
     }
   }
 
   float Key(uint32_t d) const {
     if (exact_) return exact_->Key(d);
-    return key_scale_ * keys_[size_t{d / 2} * 2 * kPageSlots + d % 2];
+    const float key =
+        key_scale_ * keys_[size_t{d / 2} * 2 * kPageSlots + d % 2];
+    return key_offset_ != nullptr ? key + key_offset_[d] : key;
   }
   float Value(uint32_t d) const {
     if (exact_) return exact_->Value(d);
@@ -68,6 +71,7 @@ class Int8Slot {
 
  private:
   std::optional<HalvesSlot<F16ToF32>> exact_;
+  const float* key_offset_ = nullptr;
   const int8_t* keys_ = nullptr;
   const int8_t* values_ = nullptr;
   float key_scale_ = 0;

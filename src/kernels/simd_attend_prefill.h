@@ -67,7 +67,7 @@ inline void ConvertKeys(const PageRun& run, uint32_t page, float* to) {
     if (page < run.n_exact_pages) {
       ConvertKeys<KvType::kF16>(ExactPages(run), page, to);
     } else {
-      Int8KeysToF32(Int8PageOf(run, page), run.head_dim, to);
+      Int8KeysToF32(Int8PageOf(run, page), run.head_dim, run.key_offset, to);
     }
   } else {
     ConvertHalves<kType>(KeysOf(run, page), kPageSlots * run.head_dim, to);

@@ -42,15 +42,25 @@ inline float ToWords(const float* x, const float* scale, uint32_t n,
   return largest / kLargestWord;
 }
 
+inline float Dot(const float* a, const float* b, uint32_t n) {
+  Simd::F32 sum = Simd::Zero();
+  for (uint32_t i = 0; i < n; i += Simd::kLanes) {
+    sum = Simd::MulAdd(Simd::Load(a + i), Simd::Load(b + i), sum);
+  }
+  return Simd::SumOf(sum);
+}
+
 template <int kGroup>
 struct IntegerQueries {
   alignas(64) int16_t words[kGroup * kMaxHeadDim];  // [kGroup, head_dim]
   float factors[kGroup];
+  float offsets[kGroup];  // logit of the run's key_offset
 
-  IntegerQueries(const float* q, uint32_t head_dim) {
-    for (int g = 0; g < kGroup; ++g) {
-      factors[g] =
-          ToWords(q + g * head_dim, nullptr, head_dim, words + g * head_dim);
+  IntegerQueries(const PageRun& run, const float* q) {
+    for (int g = 0; g < kGroup; ++g, q += run.head_dim) {
+      factors[g] = ToWords(q, nullptr, run.head_dim, words + g * run.head_dim);
+      offsets[g] =
+          run.key_offset != nullptr ? Dot(q, run.key_offset, run.head_dim) : 0;
     }
   }
 };
@@ -129,8 +139,10 @@ inline void Int8PageLogits(const PageRun& run, const Chunk& chunk,
         if constexpr (kSplit == 2) {
           sum = Simd::Add(sum, Simd::FromIntegers(sums[1][i][v][g]));
         }
-        Simd::Store(logits + g * stride + i * kPageSlots + v * Simd::kLanes,
-                    Simd::Mul(sum, Simd::Mul(scales, Simd::Set(q.factors[g]))));
+        Simd::Store(
+            logits + g * stride + i * kPageSlots + v * Simd::kLanes,
+            Simd::MulAdd(sum, Simd::Mul(scales, Simd::Set(q.factors[g])),
+                         Simd::Set(q.offsets[g])));
       }
     }
   }
@@ -250,7 +262,7 @@ class ChunkReader<KvType::kInt8, kGroup> {
       : run_(run),
         exact_run_(ExactPages(run)),
         exact_(exact_run_, q),
-        q_(q, run.head_dim) {}
+        q_(run, q) {}
 
   void Logits(const Chunk& chunk, float* logits, size_t stride) const {
     const auto [exact, rest] = Split(chunk);

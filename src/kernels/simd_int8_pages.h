@@ -39,21 +39,25 @@ inline PageRun ExactPages(const PageRun& run) {
           .head_dim = run.head_dim};
 }
 
-// keys as f32 [head_dim][kPageSlots].
-inline void Int8KeysToF32(const Int8Page& page, uint32_t head_dim, float* to) {
+// Keys as f32 [head_dim][kPageSlots], offset (unless nullptr) added.
+inline void Int8KeysToF32(const Int8Page& page, uint32_t head_dim,
+                          const float* offset, float* to) {
   Simd::F32 scales[kPageVectors];
   for (int v = 0; v < kPageVectors; ++v) {
     scales[v] = Simd::LoadBF16(page.key_scales + v * Simd::kLanes);
   }
   for (uint32_t d = 0; d < head_dim; d += 2) {
+    const Simd::F32 even_offset = Simd::Set(offset != nullptr ? offset[d] : 0);
+    const Simd::F32 odd_offset =
+        Simd::Set(offset != nullptr ? offset[d + 1] : 0);
     for (int v = 0; v < kPageVectors; ++v) {
       const uint32_t slot = v * Simd::kLanes;
       const Simd::I32 pairs =
           Simd::LoadBytesAsWords(page.keys + d * kPageSlots + 2 * slot);
       Simd::Store(to + d * kPageSlots + slot,
-                  Simd::Mul(Simd::EvenWords(pairs), scales[v]));
+                  Simd::MulAdd(Simd::EvenWords(pairs), scales[v], even_offset));
       Simd::Store(to + (d + 1) * kPageSlots + slot,
-                  Simd::Mul(Simd::OddWords(pairs), scales[v]));
+                  Simd::MulAdd(Simd::OddWords(pairs), scales[v], odd_offset));
     }
   }
 }

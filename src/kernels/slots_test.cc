@@ -80,8 +80,9 @@ TEST(WriteSlotTest, Int8StoresRowsWithinHalfAStepOfTheirLargestElement) {
             v.data());
         EXPECT_EQ(lane.pool, by_scalar.pool);
         const uint32_t mine = kFirstSlot + slot;
-        ExpectRow(k, BF16ToF32(lane.KeyScale(mine)),
-                  [&](uint32_t d) { return lane.Key(mine, d); });
+        ExpectRow(k, BF16ToF32(lane.KeyScale(mine)), [&](uint32_t d) {
+          return lane.Key(mine, d) - lane.key_offset[d];
+        });
         ExpectRow(v, BF16ToF32(lane.ValueScale(mine)),
                   [&](uint32_t d) { return lane.Value(mine, d); });
         for (uint32_t i = 0; i < 32; ++i) {
@@ -104,7 +105,7 @@ TEST(WriteSlotTest, Int8StoresARowOfZerosAsZeros) {
     set->write_slot[lane.type_index()](lane.PageBytes(kFirstSlot), 3, 64,
                                        zeros.data(), tiny.data());
     for (uint32_t d = 0; d < 64; ++d) {
-      ASSERT_EQ(lane.Key(kFirstSlot + 3, d), 0);
+      ASSERT_EQ(lane.Key(kFirstSlot + 3, d), lane.key_offset[d]);
       ASSERT_EQ(lane.Value(kFirstSlot + 3, d), 0);
     }
   }

@@ -24,6 +24,7 @@ struct TestLane {
   std::vector<uint32_t> pages;
   std::vector<uint8_t> pool;
   std::vector<uint16_t> exact_pool;
+  std::vector<float> key_offset;
 
   TestLane(KvType type, uint32_t head_dim, uint32_t n_slots, Random* random)
       : type(type), head_dim(head_dim) {
@@ -33,7 +34,12 @@ struct TestLane {
       std::swap(pages[i - 1], pages[random->Below(i)]);
     }
     pool.resize(n_pages * page_bytes());
-    if (is_int8()) exact_pool.resize(n_pages * page_halves());
+    if (is_int8()) {
+      exact_pool.resize(n_pages * page_halves());
+      for (uint32_t d = 0; d < head_dim; ++d) {
+        key_offset.push_back(random->Uniform(-1, 1));
+      }
+    }
     for (uint32_t slot = 0; slot < n_pages * kPageSlots; ++slot) {
       if (!HasHalves(slot)) {
         KeyScale(slot) = F32ToBF16(random->Uniform(0.5f, 1) / 127);
@@ -98,7 +104,8 @@ struct TestLane {
   double Key(uint32_t slot, uint32_t d) const {
     TestLane* self = const_cast<TestLane*>(this);
     if (HasHalves(slot)) return HalfValue(self->KeyHalf(slot, d));
-    return double{BF16ToF32(self->KeyScale(slot))} * self->KeyInteger(slot, d);
+    return double{BF16ToF32(self->KeyScale(slot))} * self->KeyInteger(slot, d) +
+           key_offset[d];
   }
   double Value(uint32_t slot, uint32_t d) const {
     TestLane* self = const_cast<TestLane*>(this);
@@ -106,16 +113,9 @@ struct TestLane {
     return double{BF16ToF32(self->ValueScale(slot))} *
            self->ValueInteger(slot, d);
   }
-  // Makes all elements of a slot's key x.
+  // Makes all elements of a slot's key x. Requires 16-bit pages.
   void SetKey(uint32_t slot, float x) {
-    if (!HasHalves(slot)) KeyScale(slot) = F32ToBF16(x);
-    for (uint32_t d = 0; d < head_dim; ++d) {
-      if (HasHalves(slot)) {
-        KeyHalf(slot, d) = Half(x);
-      } else {
-        KeyInteger(slot, d) = 1;
-      }
-    }
+    for (uint32_t d = 0; d < head_dim; ++d) KeyHalf(slot, d) = Half(x);
   }
   // Makes every slot from `first` to the end of the pages NaN; of int8, what
   // comes nearest.
@@ -143,7 +143,8 @@ struct TestLane {
             .head_dim = head_dim,
             .n_exact_pages = is_int8() ? kExactPages : 0,
             .exact_pool = reinterpret_cast<const uint8_t*>(exact_pool.data()),
-            .exact_page_bytes = page_halves() * sizeof(uint16_t)};
+            .exact_page_bytes = page_halves() * sizeof(uint16_t),
+            .key_offset = is_int8() ? key_offset.data() : nullptr};
   }
 
   // How far a set may be from double precision: in the vector sets queries and

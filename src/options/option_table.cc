@@ -92,7 +92,9 @@ std::vector<OptionKey> MakeTable() {
       Among(kPolicies, Key("policy", "", Choice<&O::policy>(),
                            "Which cached tokens to keep")),
       Among(kKvTypes, Key("kv_type", "", Choice<&O::kv_type>(),
-                          "Element type of cached keys and values")),
+                          "Element type of cached keys and values",
+                          "int8 holds nearly twice the tokens of f16 in the "
+                          "same bytes; sinks stay f16")),
       Among(kStrategies,
             Key("window_strategy", "", Choice<&O::window_strategy>(),
                 "How the number of tokens worth keeping changes",
