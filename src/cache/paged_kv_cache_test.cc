@@ -393,6 +393,19 @@ TEST(PagedKvCacheTest, MetadataIsAtMostFourPercentOfPayloadEightOfInt8) {
   }
 }
 
+TEST(PagedKvCacheTest, Int8PaysForTheOffsetsOfItsKeys) {
+  const auto metadata_bytes = [](KvTypeName type) {
+    PagedKvCache cache(kShape, Threads(1));
+    SequenceOptions options =
+        Small(PolicyName::kLru, {.kind = Budget::Kind::kTokens, .amount = 512});
+    options.cache.kv_type = type;
+    return cache.Stats(cache.AddSequence(options).value()).metadata_bytes;
+  };
+  EXPECT_EQ(metadata_bytes(KvTypeName::kInt8),
+            metadata_bytes(KvTypeName::kF16) +
+                kShape.n_lanes() * kShape.head_dim * sizeof(float));
+}
+
 TEST(PagedKvCacheTest, Int8HoldsNearlyTwiceTheTokensOfF16) {
   const auto resident_tokens = [](KvTypeName type) {
     PagedKvCache cache(kShape, Threads(1));
@@ -501,8 +514,9 @@ TEST(PagedKvCacheTest, BudgetHoldsAtEveryMomentOfTurnsOfAnyLength) {
         const SequenceStats stats = cache.Stats(chat.id);
         ASSERT_LE(stats.resident_bytes, budget);
         ASSERT_LE(stats.resident_bytes_max, budget);
-        ASSERT_EQ(stats.resident_bytes,
-                  PayloadBytes(cache, chat.id, options.cache) + stats.metadata_bytes);
+        ASSERT_EQ(
+            stats.resident_bytes,
+            PayloadBytes(cache, chat.id, options.cache) + stats.metadata_bytes);
       }
     }
   }
