@@ -1,6 +1,8 @@
 #include "base/aligned_buffer.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -8,6 +10,7 @@
 #include <fstream>
 #include <new>
 #include <string>
+#include <vector>
 
 namespace lkv {
 namespace {
@@ -33,6 +36,22 @@ TEST(AlignedBufferTest, IsZeroInReusedMemory) {
                             [](uint8_t x) { return x == 0; }));
     std::fill(buffer.span().begin(), buffer.span().end(), uint8_t{0xff});
   }
+}
+
+// Scratch is made for the longest text and mostly used for shorter ones.
+TEST(AlignedBufferTest, ALargeOneTakesMemoryOnlyWhereItIsTouched) {
+  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  AlignedBuffer<uint8_t> buffer(32 * kHugePageBytes);
+  std::vector<unsigned char> is_resident(buffer.size() / page_bytes);
+  const auto resident_bytes = [&] {
+    EXPECT_EQ(mincore(buffer.data(), buffer.size(), is_resident.data()), 0);
+    return page_bytes * std::count_if(is_resident.begin(), is_resident.end(),
+                                      [](unsigned char c) { return c & 1; });
+  };
+  EXPECT_EQ(resident_bytes(), 0u);
+  buffer[5 * kHugePageBytes] = 1;
+  EXPECT_GT(resident_bytes(), 0u);
+  EXPECT_LE(resident_bytes(), kHugePageBytes);
 }
 
 TEST(AlignedBufferTest, EmptyHasNoMemory) {

@@ -101,6 +101,7 @@ Status CheckFirst(const std::string& path, MemoryNeed need,
                   const SequenceOptions& first, PagedKvCache& cache) {
   Result<SequenceId> id = cache.AddSequence(first);
   if (!id.ok()) return id.status();
+  need.working_bytes += cache.scratch_bytes();
   need.kv_bytes = KvBytes(cache.shape(), cache.Stats(*id).budget_bytes,
                           uint64_t{first.prompt_tokens} + first.max_new_tokens);
   const Status status = CheckFits(path, need, ReadMemoryLeft());
