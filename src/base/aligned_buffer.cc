@@ -7,7 +7,7 @@
 
 namespace lkv {
 
-AlignedMemory AllocateAlignedZeroed(size_t n_bytes) {
+AlignedMemory AllocateAlignedZeroed(size_t n_bytes, Access access) {
   const bool huge = n_bytes >= kHugePageBytes;
   const size_t alignment = huge ? kHugePageBytes : kBufferAlignment;
   const size_t rounded = (n_bytes + alignment - 1) / alignment * alignment;
@@ -20,7 +20,11 @@ AlignedMemory AllocateAlignedZeroed(size_t n_bytes) {
                                           alignment * alignment);
   // Advice: a kernel without huge pages refuses it and the buffer is as good
   // as any other.
-  if (huge) static_cast<void>(madvise(aligned, rounded, MADV_HUGEPAGE));
+  if (huge) {
+    static_cast<void>(
+        madvise(aligned, rounded,
+                access == Access::kDense ? MADV_HUGEPAGE : MADV_NOHUGEPAGE));
+  }
   return {block, aligned};
 }
 

@@ -47,8 +47,11 @@ struct AlignedMemory {
   void* block;
   void* aligned;
 };
+// How a large buffer is touched. kSparse: here and there, and much of it
+// perhaps never, so it lies in 4 KiB pages.
+enum class Access { kDense, kSparse };
 // n_bytes > 0 of zeroed memory.
-AlignedMemory AllocateAlignedZeroed(size_t n_bytes);
+AlignedMemory AllocateAlignedZeroed(size_t n_bytes, Access access);
 
 template <typename T>
 class AlignedBuffer {
@@ -56,10 +59,12 @@ class AlignedBuffer {
 
  public:
   AlignedBuffer() = default;
-  explicit AlignedBuffer(size_t n_elements) : n_elements_(n_elements) {
+  explicit AlignedBuffer(size_t n_elements, Access access = Access::kDense)
+      : n_elements_(n_elements) {
     CHECK(n_elements <= PTRDIFF_MAX / sizeof(T));
     if (n_elements == 0) return;
-    const AlignedMemory memory = AllocateAlignedZeroed(n_elements * sizeof(T));
+    const AlignedMemory memory =
+        AllocateAlignedZeroed(n_elements * sizeof(T), access);
     block_.reset(memory.block);
     data_ = static_cast<T*>(memory.aligned);
   }

@@ -38,20 +38,31 @@ TEST(AlignedBufferTest, IsZeroInReusedMemory) {
   }
 }
 
+// Bytes of a buffer that are in memory.
+size_t ResidentBytesOf(AlignedBuffer<uint8_t>& buffer) {
+  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> is_resident(buffer.size() / page_bytes);
+  EXPECT_EQ(mincore(buffer.data(), buffer.size(), is_resident.data()), 0);
+  return page_bytes *
+         static_cast<size_t>(std::count_if(
+             is_resident.begin(), is_resident.end(),
+             [](unsigned char flags) { return (flags & 1) != 0; }));
+}
+
 // Scratch is made for the longest text and mostly used for shorter ones.
 TEST(AlignedBufferTest, ALargeOneTakesMemoryOnlyWhereItIsTouched) {
-  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   AlignedBuffer<uint8_t> buffer(32 * kHugePageBytes);
-  std::vector<unsigned char> is_resident(buffer.size() / page_bytes);
-  const auto resident_bytes = [&] {
-    EXPECT_EQ(mincore(buffer.data(), buffer.size(), is_resident.data()), 0);
-    return page_bytes * std::count_if(is_resident.begin(), is_resident.end(),
-                                      [](unsigned char c) { return c & 1; });
-  };
-  EXPECT_EQ(resident_bytes(), 0u);
+  EXPECT_EQ(ResidentBytesOf(buffer), 0u);
   buffer[5 * kHugePageBytes] = 1;
-  EXPECT_GT(resident_bytes(), 0u);
-  EXPECT_LE(resident_bytes(), kHugePageBytes);
+  EXPECT_GT(ResidentBytesOf(buffer), 0u);
+  EXPECT_LE(ResidentBytesOf(buffer), kHugePageBytes);
+}
+
+TEST(AlignedBufferTest, ASparseOneTakesSmallPages) {
+  constexpr size_t kTouched = 16;
+  AlignedBuffer<uint8_t> buffer(kTouched * kHugePageBytes, Access::kSparse);
+  for (size_t i = 0; i < kTouched; ++i) buffer[i * kHugePageBytes] = 1;
+  EXPECT_LT(ResidentBytesOf(buffer), kHugePageBytes);
 }
 
 TEST(AlignedBufferTest, EmptyHasNoMemory) {
