@@ -158,7 +158,8 @@ Result<std::unique_ptr<Engine::State>> Load(const EngineOptions& options) {
   state->cache =
       std::make_unique<PagedKvCache>(architecture->kv_shape(), cache);
   if (options.first_sequence) {
-    Result<SequenceOptions> first = options.first_sequence(*state->tokenizer);
+    Result<SequenceOptions> first =
+        options.first_sequence(*state->tokenizer, *ctx_tokens);
     if (!first.ok()) return first.status();
     if (Status s = CheckLength(*architecture, *ctx_tokens, *first); !s.ok()) {
       return s;
