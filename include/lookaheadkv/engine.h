@@ -10,6 +10,8 @@
 // No exception crosses this border: what can fail returns a Result. Thread
 // rule: a model and its sessions belong to one caller at a time; they use the
 // model's own threads inside the calls. Sessions must not outlive their model.
+// What was moved from may be destroyed or assigned to; any other use stops the
+// process.
 #pragma once
 
 #include <cstdint>

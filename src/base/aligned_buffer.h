@@ -1,5 +1,6 @@
 // AlignedBuffer<T>: owning, 64-byte-aligned, zero-initialised memory for
-// kernels. Allocated once, never resized in place. Thread-compatible.
+// kernels. Allocated once, never resized in place; the system gives the memory
+// of a large one as it is first touched. Thread-compatible.
 //
 // From kHugePageBytes on it lies in 2 MiB pages: a streaming read of 100 MiB
 // by one core runs at 32 GB/s from them and at 20 GB/s from 4 KiB pages (Zen 5
@@ -41,8 +42,16 @@ class AllocationFailure : public std::bad_alloc {
   size_t n_bytes_;
 };
 
-// Returns n_bytes > 0 of zeroed memory for std::free.
-void* AllocateAlignedZeroed(size_t n_bytes);
+// What to give to std::free, and the aligned memory inside.
+struct AlignedMemory {
+  void* block;
+  void* aligned;
+};
+// How a large buffer is touched. kSparse: here and there, and much of it
+// perhaps never, so it lies in 4 KiB pages.
+enum class Access { kDense, kSparse };
+// n_bytes > 0 of zeroed memory.
+AlignedMemory AllocateAlignedZeroed(size_t n_bytes, Access access);
 
 template <typename T>
 class AlignedBuffer {
@@ -50,33 +59,37 @@ class AlignedBuffer {
 
  public:
   AlignedBuffer() = default;
-  explicit AlignedBuffer(size_t n_elements) : n_elements_(n_elements) {
+  explicit AlignedBuffer(size_t n_elements, Access access = Access::kDense)
+      : n_elements_(n_elements) {
     CHECK(n_elements <= PTRDIFF_MAX / sizeof(T));
     if (n_elements == 0) return;
-    data_.reset(static_cast<T*>(AllocateAlignedZeroed(n_elements * sizeof(T))));
+    const AlignedMemory memory =
+        AllocateAlignedZeroed(n_elements * sizeof(T), access);
+    block_.reset(memory.block);
+    data_ = static_cast<T*>(memory.aligned);
   }
-  AlignedBuffer(AlignedBuffer&& other) noexcept
-      : data_(std::move(other.data_)),
-        n_elements_(std::exchange(other.n_elements_, 0)) {}
+  AlignedBuffer(AlignedBuffer&& other) noexcept { *this = std::move(other); }
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
-    data_ = std::move(other.data_);
+    block_ = std::move(other.block_);
+    data_ = std::exchange(other.data_, nullptr);
     n_elements_ = std::exchange(other.n_elements_, 0);
     return *this;
   }
 
-  T* data() { return data_.get(); }
-  const T* data() const { return data_.get(); }
+  T* data() { return data_; }
+  const T* data() const { return data_; }
   size_t size() const { return n_elements_; }
-  T& operator[](size_t i) { return data_.get()[i]; }
-  const T& operator[](size_t i) const { return data_.get()[i]; }
-  std::span<T> span() { return {data_.get(), n_elements_}; }
-  std::span<const T> span() const { return {data_.get(), n_elements_}; }
+  T& operator[](size_t i) { return data_[i]; }
+  const T& operator[](size_t i) const { return data_[i]; }
+  std::span<T> span() { return {data_, n_elements_}; }
+  std::span<const T> span() const { return {data_, n_elements_}; }
 
  private:
   struct Free {
-    void operator()(T* p) const { std::free(p); }
+    void operator()(void* block) const { std::free(block); }
   };
-  std::unique_ptr<T, Free> data_;
+  std::unique_ptr<void, Free> block_;
+  T* data_ = nullptr;
   size_t n_elements_ = 0;
 };
 

@@ -1,6 +1,8 @@
 #include "base/aligned_buffer.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -8,6 +10,7 @@
 #include <fstream>
 #include <new>
 #include <string>
+#include <vector>
 
 namespace lkv {
 namespace {
@@ -33,6 +36,33 @@ TEST(AlignedBufferTest, IsZeroInReusedMemory) {
                             [](uint8_t x) { return x == 0; }));
     std::fill(buffer.span().begin(), buffer.span().end(), uint8_t{0xff});
   }
+}
+
+// Bytes of a buffer that are in memory.
+size_t ResidentBytesOf(AlignedBuffer<uint8_t>& buffer) {
+  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> is_resident(buffer.size() / page_bytes);
+  EXPECT_EQ(mincore(buffer.data(), buffer.size(), is_resident.data()), 0);
+  return page_bytes *
+         static_cast<size_t>(std::count_if(
+             is_resident.begin(), is_resident.end(),
+             [](unsigned char flags) { return (flags & 1) != 0; }));
+}
+
+// Scratch is made for the longest text and mostly used for shorter ones.
+TEST(AlignedBufferTest, ALargeOneTakesMemoryOnlyWhereItIsTouched) {
+  AlignedBuffer<uint8_t> buffer(32 * kHugePageBytes);
+  EXPECT_EQ(ResidentBytesOf(buffer), 0u);
+  buffer[5 * kHugePageBytes] = 1;
+  EXPECT_GT(ResidentBytesOf(buffer), 0u);
+  EXPECT_LE(ResidentBytesOf(buffer), kHugePageBytes);
+}
+
+TEST(AlignedBufferTest, ASparseOneTakesSmallPages) {
+  constexpr size_t kTouched = 16;
+  AlignedBuffer<uint8_t> buffer(kTouched * kHugePageBytes, Access::kSparse);
+  for (size_t i = 0; i < kTouched; ++i) buffer[i * kHugePageBytes] = 1;
+  EXPECT_LT(ResidentBytesOf(buffer), kHugePageBytes);
 }
 
 TEST(AlignedBufferTest, EmptyHasNoMemory) {

@@ -99,36 +99,33 @@ struct ThreadTeam::State {
   std::vector<std::thread> workers;
 };
 
-ThreadTeam::ThreadTeam(uint32_t n_threads, Started)
+ThreadTeam::ThreadTeam(uint32_t n_threads, Status* refusal)
     : n_threads_(n_threads), state_(std::make_unique<State>(n_threads)) {
   CHECK(n_threads >= 1 && n_threads <= kMaxThreads);
-}
-
-ThreadTeam::ThreadTeam(uint32_t n_threads) noexcept
-    : ThreadTeam(n_threads, Started::kNone) {
-  StartWorkers();
-}
-
-Result<std::unique_ptr<ThreadTeam>> ThreadTeam::Create(uint32_t n_threads) {
-  std::unique_ptr<ThreadTeam> team(new ThreadTeam(n_threads, Started::kNone));
+  state_->workers.reserve(n_threads - 1);
   try {
-    team->StartWorkers();
+    for (uint32_t i = 1; i < n_threads; ++i) {
+      state_->workers.emplace_back([this, i] { WorkerLoop(i); });
+    }
   } catch (const std::system_error& error) {
-    return OutOfMemory(
+    CHECK(refusal != nullptr);
+    *refusal = OutOfMemory(
         "threads: the system refuses thread " +
-        std::to_string(team->state_->workers.size() + 2) + " of " +
+        std::to_string(state_->workers.size() + 2) + " of " +
         std::to_string(n_threads) + " (" + error.code().message() +
         "); use fewer threads or raise the limits of this process (ulimit -u, "
         "-v)");
   }
-  return team;
 }
 
-void ThreadTeam::StartWorkers() {
-  state_->workers.reserve(n_threads_ - 1);
-  for (uint32_t i = 1; i < n_threads_; ++i) {
-    state_->workers.emplace_back([this, i] { WorkerLoop(i); });
-  }
+ThreadTeam::ThreadTeam(uint32_t n_threads) noexcept
+    : ThreadTeam(n_threads, nullptr) {}
+
+Result<std::unique_ptr<ThreadTeam>> ThreadTeam::Create(uint32_t n_threads) {
+  Status refusal;
+  std::unique_ptr<ThreadTeam> team(new ThreadTeam(n_threads, &refusal));
+  if (!refusal.ok()) return refusal;
+  return team;
 }
 
 uint32_t ThreadTeam::DefaultThreads() {

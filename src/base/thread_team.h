@@ -7,15 +7,15 @@
 // lost its core to another process holds up nobody but the item it is at: it
 // passes the phases that ended meanwhile in no time when it is back. Only the
 // end of a Run() waits for who is still inside. (With barriers that all members
-// must reach, a build on both of two cores cost a factor of 10 instead of 3.)
+// must reach, each phase would wait for the member that has no core.)
 //
 // Items begin in equal shares, one after another in memory; who has finished
 // its own takes from the others. Which member does an item is a matter of
 // chance, so results must not depend on it: cut the work by its size, never by
 // the number of members.
 //
-// Waiting spins briefly (a phase of a busy team ends within 0.3 us of its last
-// item), then sleeps on a futex.
+// Waiting spins briefly, because a phase of a busy team ends soon after its
+// last item, then sleeps on a futex.
 //
 // Thread rule: one owner calls Run(); the members run inside it.
 #pragma once
@@ -119,9 +119,10 @@ class ThreadTeam {
   struct State;
   static constexpr size_t kNoItem = SIZE_MAX;
 
-  enum class Started { kNone };
-  ThreadTeam(uint32_t n_threads, Started);
-  void StartWorkers();  // throws std::system_error
+  // Starts as many threads as the system allows. *refusal says when it refuses
+  // one, and the team is then fit for its destructor only; without `refusal`
+  // that ends the process.
+  ThreadTeam(uint32_t n_threads, Status* refusal);
 
   void RunErased(ErasedFn fn, void* context) noexcept;
   void WorkerLoop(uint32_t index);

@@ -64,41 +64,65 @@ AttentionRunner::AttentionRunner(const KvShape& shape,
 
 void AttentionRunner::Reserve(uint32_t n_slots, uint32_t n_parts) {
   if (n_slots <= slot_capacity_ && n_parts <= part_capacity_) return;
-  slot_capacity_ = std::max(slot_capacity_, n_slots);
-  part_capacity_ = std::max(part_capacity_, n_parts);
-  slot_stride_ = size_t{PagesOf(slot_capacity_)} * kPageTokens;
-  chunk_stride_ = CeilDiv(slot_capacity_, kAttendChunkSlots);
-  run_stride_ = CeilDiv(slot_capacity_, kRunSlots);
+  n_slots = std::max(slot_capacity_, n_slots);
+  n_parts = std::max(part_capacity_, n_parts);
+  const size_t slot_stride = size_t{PagesOf(n_slots)} * kPageTokens;
+  const size_t chunk_stride = CeilDiv(n_slots, kAttendChunkSlots);
+  const size_t run_stride = CeilDiv(n_slots, kRunSlots);
 
-  const size_t n_pairs = size_t{part_capacity_} * shape_.n_kv_heads;
+  const size_t n_pairs = size_t{n_parts} * shape_.n_kv_heads;
   first_item_.resize(shape_.n_layers * (n_pairs + 1));
   n_runs_done_ = std::vector<std::atomic<uint32_t>>(n_pairs);
   const size_t n_heads = n_pairs * shape_.group;
-  run_m_ = AlignedBuffer<float>(n_heads * run_stride_);
-  run_l_ = AlignedBuffer<float>(n_heads * run_stride_);
-  run_o_ = AlignedBuffer<float>(n_heads * run_stride_ * shape_.head_dim);
-  if (keeps_masses_) AllocateMasses();
+  run_m_ = AlignedBuffer<float>(n_heads * run_stride);
+  run_l_ = AlignedBuffer<float>(n_heads * run_stride);
+  run_o_ = AlignedBuffer<float>(n_heads * run_stride * shape_.head_dim);
+  if (keeps_masses_) AllocateMasses(n_parts, slot_stride, chunk_stride);
+  // Last: whoever is refused memory above goes on in buffers that are larger
+  // than needed.
+  slot_capacity_ = n_slots;
+  part_capacity_ = n_parts;
+  slot_stride_ = slot_stride;
+  chunk_stride_ = chunk_stride;
+  run_stride_ = run_stride;
 }
 
 void AttentionRunner::ReserveMasses() {
   if (keeps_masses_) return;
+  AllocateMasses(part_capacity_, slot_stride_, chunk_stride_);
   keeps_masses_ = true;
-  AllocateMasses();
 }
 
-void AttentionRunner::AllocateMasses() {
-  const size_t n_heads = size_t{part_capacity_} * shape_.n_heads();
-  p_ = AlignedBuffer<float>(n_heads * slot_stride_);
-  p_max_ = AlignedBuffer<float>(n_heads * chunk_stride_);
+void AttentionRunner::AllocateMasses(uint32_t n_parts, size_t slot_stride,
+                                     size_t chunk_stride) {
+  const size_t n_heads = size_t{n_parts} * shape_.n_heads();
+  p_ = AlignedBuffer<float>(n_heads * slot_stride);
+  p_max_ = AlignedBuffer<float>(n_heads * chunk_stride);
   const size_t n_rows = size_t{shape_.n_kv_heads} * kWaveRows;
-  wave_max_ = AlignedBuffer<float>(n_rows * slot_stride_);
-  wave_mean_ = AlignedBuffer<float>(n_rows * slot_stride_);
+  wave_max_ = AlignedBuffer<float>(n_rows * slot_stride);
+  wave_mean_ = AlignedBuffer<float>(n_rows * slot_stride);
   for (Member& member : members_) {
-    member.p = AlignedBuffer<float>(block_rows_ * slot_stride_);
-    member.p_max = AlignedBuffer<float>(block_rows_ * chunk_stride_);
-    member.mass_max = AlignedBuffer<float>(slot_stride_);
-    member.mass_mean = AlignedBuffer<float>(slot_stride_);
+    member.p = AlignedBuffer<float>(block_rows_ * slot_stride);
+    member.p_max = AlignedBuffer<float>(block_rows_ * chunk_stride);
+    member.mass_max = AlignedBuffer<float>(slot_stride);
+    member.mass_mean = AlignedBuffer<float>(slot_stride);
   }
+}
+
+uint64_t AttentionRunner::n_bytes() const {
+  size_t n_floats = 0;
+  for (const AlignedBuffer<float>* buffer :
+       {&run_m_, &run_l_, &run_o_, &p_, &p_max_, &wave_max_, &wave_mean_}) {
+    n_floats += buffer->size();
+  }
+  for (const Member& member : members_) {
+    for (const AlignedBuffer<float>* buffer :
+         {&member.q, &member.scratch, &member.p, &member.p_max, &member.m,
+          &member.l, &member.mass_max, &member.mass_mean}) {
+      n_floats += buffer->size();
+    }
+  }
+  return n_floats * sizeof(float);
 }
 
 void AttentionRunner::BeginStep(std::span<const StepPart> parts) {
@@ -110,10 +134,11 @@ void AttentionRunner::BeginStep(std::span<const StepPart> parts) {
     for (const StepPart& part : parts) {
       for (uint32_t head = 0; head < shape_.n_kv_heads; ++head, ++pair) {
         first_item[pair] = n_items;
-        if (part.n_tokens > 1) continue;
         const uint32_t lane = shape_.LaneOf(layer, head);
-        n_items +=
-            CeilDiv(part.sequence->pages().table(lane).n_tokens(), kRunSlots);
+        const uint32_t n_slots = part.sequence->pages().table(lane).n_tokens();
+        CHECK(n_slots <= slot_capacity_);
+        if (part.n_tokens > 1) continue;
+        n_items += CeilDiv(n_slots, kRunSlots);
       }
     }
     first_item[pair] = n_items;

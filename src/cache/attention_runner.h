@@ -55,11 +55,14 @@ class AttentionRunner {
                   uint32_t max_threads);
 
   // Makes room for lanes of n_slots slots and steps of n_parts sequences.
+  // Without memory for it the old room stays usable.
   void Reserve(uint32_t n_slots, uint32_t n_parts);
   // From now on queries are observed: makes room for their probabilities, too.
   // (A cache that keeps everything needs none: 17 MiB for 8 KV heads of 8,192
   // slots.)
   void ReserveMasses();
+  // Bytes reserved; the system gives them as they are used.
+  uint64_t n_bytes() const;
   // Requires what Attend does of `parts`, whose page tables hold still until
   // the step's last Attend.
   void BeginStep(std::span<const StepPart> parts);
@@ -93,7 +96,8 @@ class AttentionRunner {
     AlignedBuffer<float> mass_max;   // [slot_stride]
     AlignedBuffer<float> mass_mean;  // [slot_stride]
   };
-  void AllocateMasses();
+  void AllocateMasses(uint32_t n_parts, size_t slot_stride,
+                      size_t chunk_stride);
 
   void AttendDecodes(TeamMember& me, std::span<const StepPart> parts,
                      const Call& call);

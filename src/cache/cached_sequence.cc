@@ -206,6 +206,12 @@ uint32_t CachedSequence::ChunkTokens(uint32_t wanted) const {
   return chunk - n_tokens_ % chunk;
 }
 
+uint32_t CachedSequence::LanePagesFor(uint32_t n_new) const {
+  const bool announced = uint64_t{n_tokens_} + n_new <= plan_.text_tokens;
+  const uint32_t most = pages_.table(0).capacity();
+  return announced ? std::min(most, plan_.text_pages) : most;
+}
+
 Status CachedSequence::MakeRoom(uint32_t n_new, PlanScratch& scratch) {
   const uint32_t pages_to_open = SequencePages::PagesToOpen(n_tokens_, n_new);
   if (judge_.has_value()) {

@@ -46,6 +46,9 @@ class CachedSequence {
   Status AnnounceTurn(uint32_t prompt_tokens, uint32_t max_new_tokens);
   SequenceStats Stats() const;
   uint32_t ChunkTokens(uint32_t wanted) const;
+  // The most pages a lane holds while the text keeps to what was announced; at
+  // any length, once n_new more tokens lead beyond.
+  uint32_t LanePagesFor(uint32_t n_new) const;
   std::vector<PageExplanation> Explain(uint32_t layer, uint32_t kv_head) const;
 
   // A step of n_new tokens begins: room first, for all sequences of the step,

@@ -30,21 +30,28 @@ Result<SequenceId> PagedKvCache::AddSequence(const SequenceOptions& options) {
                              options);
   if (!sequence.ok()) return sequence.status();
   ++next_id_;
-  const uint32_t lane_pages = (*sequence)->pages().table(0).capacity();
-  sequences_.emplace(id, *std::move(sequence));
-  const uint32_t n_sequences = static_cast<uint32_t>(sequences_.size());
-  attention_.Reserve(lane_pages * kPageTokens, n_sequences);
+  const CachedSequence& added =
+      *sequences_.emplace(id, *std::move(sequence)).first->second;
+  ReserveScratch(added.LanePagesFor(0));
   if (observer_ != nullptr || Find(id).evidence() != nullptr) {
     attention_.ReserveMasses();
   }
-  for (PlanScratch& scratch : plan_scratch_) scratch.Reserve(lane_pages);
-  step_.reserve(n_sequences);
+  step_.reserve(sequences_.size());
   return id;
+}
+
+void PagedKvCache::ReserveScratch(uint32_t lane_pages) {
+  attention_.Reserve(lane_pages * kPageTokens,
+                     static_cast<uint32_t>(sequences_.size()));
+  for (PlanScratch& scratch : plan_scratch_) scratch.Reserve(lane_pages);
 }
 
 Status PagedKvCache::AnnounceTurn(SequenceId id, uint32_t prompt_tokens,
                                   uint32_t max_new_tokens) {
-  return Find(id).AnnounceTurn(prompt_tokens, max_new_tokens);
+  CachedSequence& sequence = Find(id);
+  Status status = sequence.AnnounceTurn(prompt_tokens, max_new_tokens);
+  if (status.ok()) ReserveScratch(sequence.LanePagesFor(0));
+  return status;
 }
 
 void PagedKvCache::RemoveSequence(SequenceId id) {
@@ -94,6 +101,7 @@ Status PagedKvCache::BeginStep(std::span<const StepEntry> entries) {
   for (const StepEntry& entry : entries) {
     CHECK(entry.n_tokens > 0);
     CachedSequence& sequence = Find(entry.sequence);
+    ReserveScratch(sequence.LanePagesFor(entry.n_tokens));
     if (Status s = sequence.MakeRoom(entry.n_tokens, plan_scratch_[0]);
         !s.ok()) {
       step_.clear();

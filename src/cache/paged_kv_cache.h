@@ -11,7 +11,10 @@
 // per lane or by one member in a phase of its own.
 //
 // Thread rule: as KvCache. A decode step costs O(resident tokens) and allocates
-// nothing; AddSequence allocates all that the sequence will need, pages apart.
+// nothing: AddSequence and AnnounceTurn take the scratch that the text
+// announced will need. A text that grows past that makes BeginStep take, once,
+// the scratch for the longest text of its admission. All three throw
+// std::bad_alloc when the system refuses memory.
 #pragma once
 
 #include <cstdint>
@@ -69,10 +72,16 @@ class PagedKvCache final : public KvCache {
   std::vector<PageExplanation> Explain(SequenceId id, uint32_t layer,
                                        uint32_t kv_head) const;
 
+  // Bytes that attention works in, for the longest lane of any sequence's
+  // text as announced so far. The system gives them as they are used.
+  uint64_t scratch_bytes() const { return attention_.n_bytes(); }
+
  private:
   void AppendToken(SequencePages& pages, uint32_t lane, uint32_t slot,
                    const float* k, const float* v);
   CachedSequence& Find(SequenceId id) const;
+  // Scratch for lanes of that many pages. Nothing to do for most steps.
+  void ReserveScratch(uint32_t lane_pages);
 
   const KvShape shape_;
   const PagedKvCacheOptions options_;

@@ -6,14 +6,24 @@
 #include "text/chat_turn.h"
 
 namespace lkv::cli {
+namespace {
+
+Status RefuseWords(const std::string& n_needed, uint32_t n_max) {
+  return InvalidArgument("these words need " + n_needed + " tokens of " +
+                         std::to_string(n_max) +
+                         "; say less, or begin again with a larger --ctx");
+}
+
+}  // namespace
 
 Result<Conversation::Admission> Conversation::PrepareAdmission(
-    std::span<const ChatMessage> said) const {
+    std::span<const ChatMessage> said,
+    const std::function<bool()>& cancelled) const {
   std::vector<ChatMessage> messages;
   if (!options_.system.empty()) messages.push_back({"system", options_.system});
   messages.insert(messages.end(), said.begin(), said.end());
-  auto chat =
-      engine_.tokenizer().TokenizeChat(messages, Tokenizer::Reply::kBegin);
+  auto chat = engine_.tokenizer().TokenizeChat(
+      messages, Tokenizer::Reply::kBegin, cancelled);
   if (!chat.ok()) return chat.status();
 
   Admission admission;
@@ -32,7 +42,7 @@ Result<Conversation::Admission> Conversation::PrepareAdmission(
 
 Status Conversation::Check() const {
   const std::vector<ChatMessage> greeting = {{"user", "Hello."}};
-  const auto admission = PrepareAdmission(greeting);
+  const auto admission = PrepareAdmission(greeting, {});
   if (!admission.ok()) return admission.status();
   if (Status s = engine_.Start(admission->options).status(); !s.ok()) return s;
   return Sampler::Create(engine_.tokenizer(), options_.sampler).status();
@@ -40,7 +50,7 @@ Status Conversation::Check() const {
 
 // Admits a sequence for the messages so far and gives all their tokens.
 Result<std::vector<int32_t>> Conversation::BeginSequence(const Hooks& hooks) {
-  auto admission = PrepareAdmission(messages_);
+  auto admission = PrepareAdmission(messages_, hooks.cancelled);
   if (!admission.ok()) return admission.status();
   tokens_.clear();
   auto sequence = engine_.Start(admission->options);
@@ -55,15 +65,34 @@ Result<Generation> Conversation::Say(const std::string& text,
   if (text.find('\0') != std::string::npos) {
     return InvalidArgument("these words contain a NUL byte; remove it");
   }
+  // A token has at least one byte, so most words need no look.
+  const uint64_t n_fewest = text.size() > options_.max_tokens
+                                ? engine_.tokenizer().FewestTokens(text.size())
+                                : 0;
+  if (n_fewest > options_.max_tokens) {
+    return RefuseWords("at least " + std::to_string(n_fewest),
+                       options_.max_tokens);
+  }
   messages_.push_back({"user", text});
   // Until the reply is there, a failure takes the user's words back.
   const auto forget = [&](Status status) {
     messages_.pop_back();
     return status;
   };
-  auto added = sequence_ == nullptr
-                   ? BeginSequence(hooks)
-                   : TokenizeNextTurn(engine_.tokenizer(), messages_);
+  auto added =
+      sequence_ == nullptr
+          ? BeginSequence(hooks)
+          : TokenizeNextTurn(engine_.tokenizer(), messages_, hooks.cancelled);
+  if (added.status().code() == StatusCode::kCancelled) {
+    messages_.pop_back();
+    Generation nothing;
+    nothing.stop_reason = StopReason::kCancelled;
+    if (sequence_ != nullptr) {
+      nothing.kv = sequence_->stats();
+      nothing.times = sequence_->times();
+    }
+    return nothing;
+  }
   if (!added.ok()) return forget(added.status());
   const uint32_t n_cached = sequence_->n_tokens();
   std::vector<int32_t> prompt(tokens_.begin() + n_cached, tokens_.end());
@@ -72,10 +101,7 @@ Result<Generation> Conversation::Say(const std::string& text,
   const uint32_t n_max = sequence_->max_tokens();
   if (n_after > n_max) {
     if (n_cached == 0) sequence_.reset();  // the next turn begins it anew
-    return forget(
-        InvalidArgument("these words need " + std::to_string(n_after) +
-                        " tokens of " + std::to_string(n_max) +
-                        "; say less, or begin again with a larger --ctx"));
+    return forget(RefuseWords(std::to_string(n_after), n_max));
   }
 
   Turn turn;

@@ -45,7 +45,7 @@ class Conversation {
     std::function<void(const SequenceOptions&, const SequenceStats&)> on_begin;
     std::function<bool(std::string_view)> on_text;
     std::function<void(uint32_t done, uint32_t total)> progress;
-    std::function<bool()> cancelled;
+    std::function<bool()> cancelled;  // also asked while words are tokenised
   };
   // Says `text` as the user and returns the reply. Stats and times are those
   // of the whole conversation. Cancelled while reading the text, the turn is
@@ -66,7 +66,9 @@ class Conversation {
     SequenceOptions options;
     std::vector<int32_t> tokens;
   };
-  Result<Admission> PrepareAdmission(std::span<const ChatMessage> said) const;
+  Result<Admission> PrepareAdmission(
+      std::span<const ChatMessage> said,
+      const std::function<bool()>& cancelled) const;
   Result<std::vector<int32_t>> BeginSequence(const Hooks& hooks);
 
   Engine& engine_;

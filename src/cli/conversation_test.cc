@@ -85,6 +85,42 @@ TEST_F(ConversationTest, ATurnCancelledWhileReadIsForgotten) {
   EXPECT_EQ(TextOf(talk.tokens()).find("Never mind."), std::string::npos);
 }
 
+// Ten seconds of tokenising, were it not stopped.
+TEST_F(ConversationTest, CancelledWhileLongWordsAreTokenisedNothingIsLost) {
+  ConversationOptions options = Options();
+  options.max_tokens = 1 << 20;
+  options.cache.budget = {Budget::Kind::kTokens, 1.0, 512};
+  Conversation talk(*engine_, options);
+  ASSERT_TRUE(talk.Say("Hello there.", {}).ok());
+  const uint32_t n_cached = talk.sequence()->n_tokens();
+  std::string many;
+  while (many.size() < (4 << 20)) many += "word ";
+  uint32_t n_asked = 0;
+  Conversation::Hooks hooks;
+  hooks.cancelled = [&] { return ++n_asked == 2; };
+  const auto cancelled = talk.Say(many, hooks);
+  ASSERT_TRUE(cancelled.ok()) << cancelled.status().message();
+  EXPECT_EQ(cancelled->stop_reason, StopReason::kCancelled);
+  EXPECT_EQ(n_asked, 2u);
+  EXPECT_EQ(talk.messages().size(), 2u);
+  EXPECT_EQ(talk.sequence()->n_tokens(), n_cached);
+  EXPECT_TRUE(talk.Say("Bye.", {}).ok());
+}
+
+TEST_F(ConversationTest, WordsThatCannotFitAreRefusedUnread) {
+  Conversation talk(*engine_, Options());
+  Conversation::Hooks hooks;
+  hooks.cancelled = [] {
+    ADD_FAILURE() << "tokenises";
+    return true;
+  };
+  const auto refused = talk.Say(std::string(16 << 20, 'x'), hooks);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("these words need at least"),
+            std::string::npos)
+      << refused.status().message();
+}
+
 TEST_F(ConversationTest, WordsThatDoNotFitAreRefusedAndTheChatGoesOn) {
   Conversation talk(*engine_, Options());
   std::string many;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli/exit_code.h"
+#include "cli/terminal_guard.h"
 
 namespace lkv::cli {
 namespace {
@@ -30,6 +31,7 @@ void WriteAll(int fd, std::string_view text) {
 
 void OnSignal(int) {
   if (!at_once && !requested.exchange(true)) return;
+  TerminalGuard::Restore();
   if (const std::string* words = last_words) WriteAll(STDOUT_FILENO, *words);
   // On a terminal the line holds a bar and "^C".
   if (at_terminal) WriteAll(STDERR_FILENO, "\r\x1b[K");

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cli/output.h"
+#include "cli/terminal_guard.h"
 
 namespace lkv::cli {
 namespace {
@@ -92,6 +93,7 @@ class LineReader::Editor {
     }
   }
 
+  const TerminalGuard terminal_;  // first: remembers what libedit changes
   std::string prompt_;
   const Interrupt& interrupt_;
   EditLine* editor_ = nullptr;

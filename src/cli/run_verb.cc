@@ -11,6 +11,7 @@
 #include "cli/generation_report.h"
 #include "cli/json_document.h"
 #include "cli/open_engine.h"
+#include "engine/admission.h"
 #include "engine/engine.h"
 #include "eval/hit_rate.h"
 
@@ -72,7 +73,12 @@ ExitCode RunVerb::Run(Output& out, Interrupt& interrupt) const {
   // before the weights are loaded.
   Request request;
   inputs->engine.first_sequence =
-      [&](const Tokenizer& tokenizer) -> Result<SequenceOptions> {
+      [&](const Tokenizer& tokenizer,
+          uint32_t ctx_tokens) -> Result<SequenceOptions> {
+    if (Status s = CheckTextLength(tokenizer, inputs->text.size(), ctx_tokens);
+        !s.ok()) {
+      return s;
+    }
     auto read = ReadRequest(*inputs, tokenizer);
     if (!read.ok()) return read.status();
     request = std::move(*read);

@@ -46,6 +46,18 @@ Status CheckLength(const Architecture& architecture, uint32_t ctx_tokens,
       ", more than the " + std::to_string(ctx_tokens) + limit);
 }
 
+Status CheckTextLength(const Tokenizer& tokenizer, size_t n_bytes,
+                       uint64_t max_tokens) {
+  if (n_bytes <= max_tokens) return Status();
+  const uint64_t n_tokens = tokenizer.FewestTokens(n_bytes);
+  if (n_tokens <= max_tokens) return Status();
+  return InvalidArgument("context: a text of " + FormatBytes(n_bytes) +
+                         " has at least " + std::to_string(n_tokens) +
+                         " tokens, more than the " +
+                         std::to_string(max_tokens) +
+                         " there is room for; shorten it or raise ctx_tokens");
+}
+
 MemoryLeft ReadMemoryLeft() {
   return {AvailableMemoryBytes(), AvailableAddressBytes()};
 }

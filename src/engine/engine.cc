@@ -197,6 +197,9 @@ Status Engine::State::CheckUsable() const {
 
 Status Engine::State::CheckSequencesFit() const {
   MemoryNeed need;
+  // What earlier steps have filled of it counts twice: 10 MiB for a text of
+  // 8,192 tokens.
+  need.working_bytes = cache->scratch_bytes();
   uint64_t n_tokens = 0;
   for (const Sequence::State* sequence : sequences) {
     const SequenceStats stats = cache->Stats(sequence->id);

@@ -31,8 +31,10 @@ struct EngineOptions {
   bool allow_beyond_trained = false;
   // What the first sequence will be, for whoever knows it from the vocabulary
   // alone: its length and budget are then checked, and its memory added to that
-  // of the weights, before these are loaded. Empty: Start is the first to know.
-  std::function<Result<SequenceOptions>(const Tokenizer&)> first_sequence = {};
+  // of the weights, before these are loaded. `ctx_tokens`: the longest it may
+  // be. Empty: Start is the first to know.
+  std::function<Result<SequenceOptions>(const Tokenizer&, uint32_t ctx_tokens)>
+      first_sequence = {};
 };
 
 struct StepTimes {

@@ -219,7 +219,7 @@ TEST_F(RandomModelTest, TheFirstSequenceIsCheckedBeforeTheWeightsAreLoaded) {
   EXPECT_EQ(Engine::Open(options).status().code(), StatusCode::kCorrupt);
 
   SequenceOptions first = Options(4000, 100);
-  options.first_sequence = [&](const Tokenizer&) { return first; };
+  options.first_sequence = [&](const Tokenizer&, uint32_t) { return first; };
   EXPECT_EQ(Engine::Open(options).status().code(), StatusCode::kCorrupt);
 
   first.max_new_tokens = kTrainedTokens;
@@ -242,7 +242,7 @@ TEST_F(RandomModelTest, TheFirstSequenceIsCheckedBeforeTheWeightsAreLoaded) {
 
 TEST_F(RandomModelTest, ARefusalToNameTheFirstSequenceIsPassedOn) {
   EngineOptions options = RandomOptions(Path());
-  options.first_sequence = [](const Tokenizer& tokenizer) {
+  options.first_sequence = [](const Tokenizer& tokenizer, uint32_t) {
     return Result<SequenceOptions>(
         NotFound(std::to_string(tokenizer.vocab_size())));
   };

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/engine.h"
 #include "testing/test_paths.h"
@@ -52,6 +53,37 @@ TEST(MemoryTest, PeakIsWeightsAndBudgetAndSixtyFourMebibytes) {
             engine.weight_bytes() + g->kv.budget_bytes + (uint64_t{64} << 20))
       << "weights " << engine.weight_bytes() << ", budget "
       << g->kv.budget_bytes << ", after loading " << after_load_bytes;
+}
+
+// A chat that may become long, at its first words.
+TEST(MemoryTest, WhatALongTextWouldNeedIsNotTakenForAShortOne) {
+  EngineOptions options;
+  options.model_path = TestModelPath();
+  options.ctx_tokens = 1 << 20;
+  options.allow_beyond_trained = true;
+  Result<std::unique_ptr<Engine>> opened = Engine::Open(options);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  Engine& engine = **opened;
+
+  const std::vector<int32_t> prompt =
+      engine.tokenizer().Tokenize("Hello there.", Tokenizer::Start::kAsTrained,
+                                  Tokenizer::Special::kAsText);
+  for (const double share : {0.25, 1.0}) {
+    SequenceOptions chat;
+    chat.cache.budget = {Budget::Kind::kShare, share, 0};
+    chat.prompt_tokens = static_cast<uint32_t>(prompt.size());
+    chat.max_new_tokens = 16;
+    chat.max_tokens = options.ctx_tokens;
+    Result<std::unique_ptr<Sequence>> sequence = engine.Start(chat);
+    ASSERT_TRUE(sequence.ok()) << sequence.status().message();
+    Turn turn;
+    turn.prompt = prompt;
+    turn.max_new_tokens = 16;
+    Result<Generation> g = engine.Continue(**sequence, turn, {}, {}, {});
+    ASSERT_TRUE(g.ok()) << g.status().message();
+    EXPECT_LE(PeakResidentBytes(), engine.weight_bytes() + g->kv.budget_bytes +
+                                       (uint64_t{64} << 20));
+  }
 }
 
 }  // namespace

@@ -101,6 +101,7 @@ Status CheckFirst(const std::string& path, MemoryNeed need,
                   const SequenceOptions& first, PagedKvCache& cache) {
   Result<SequenceId> id = cache.AddSequence(first);
   if (!id.ok()) return id.status();
+  need.working_bytes += cache.scratch_bytes();
   need.kv_bytes = cache.Stats(*id).fill_bytes;
   const Status status = CheckFits(path, need, ReadMemoryLeft());
   cache.RemoveSequence(*id);
@@ -156,7 +157,8 @@ Result<std::unique_ptr<Engine::State>> Load(const EngineOptions& options) {
   state->cache =
       std::make_unique<PagedKvCache>(architecture->kv_shape(), cache);
   if (options.first_sequence) {
-    Result<SequenceOptions> first = options.first_sequence(*state->tokenizer);
+    Result<SequenceOptions> first =
+        options.first_sequence(*state->tokenizer, *ctx_tokens);
     if (!first.ok()) return first.status();
     if (Status s = CheckLength(*architecture, *ctx_tokens, *first); !s.ok()) {
       return s;

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "engine/admission.h"
 #include "engine/engine.h"
 #include "eval/forced_run.h"
@@ -118,6 +119,11 @@ Result<Reply> Session::State::Generate(std::string_view prompt,
                                        const GenerateOptions& options,
                                        const TextCallback& on_text,
                                        const CancelCallback& cancelled) {
+  if (Status s = CheckTextLength(engine->tokenizer(), prompt.size(),
+                                 sequence->max_tokens());
+      !s.ok()) {
+    return s;
+  }
   Result<std::vector<int32_t>> tokens = TokenizePrompt(prompt, options.form);
   if (!tokens.ok()) return tokens.status();
   std::vector<int32_t> feed = pending;
@@ -166,12 +172,14 @@ Result<Reply> Session::Generate(std::string_view prompt,
                                 const GenerateOptions& options,
                                 const TextCallback& on_text,
                                 const CancelCallback& cancelled) {
+  CHECK(state_ != nullptr && "a session that was moved from");
   return CatchRefusedMemory("session", [&] {
     return state_->Generate(prompt, options, on_text, cancelled);
   });
 }
 
 SessionMemory Session::memory() const {
+  CHECK(state_ != nullptr && "a session that was moved from");
   const SequenceStats stats = state_->sequence->stats();
   SessionMemory memory;
   memory.budget_bytes = stats.budget_bytes;
@@ -183,6 +191,7 @@ SessionMemory Session::memory() const {
 }
 
 Result<HitRates> Session::MeasureHitRates() const {
+  CHECK(state_ != nullptr && "a session that was moved from");
   const State& state = *state_;
   return CatchRefusedMemory("hit rates", [&]() -> Result<HitRates> {
     std::vector<ForcedPart> parts;
@@ -216,6 +225,7 @@ Result<Model> Model::Open(const std::string& path,
 }
 
 Result<Session> Model::NewSession(const SessionOptions& options) const {
+  CHECK(state_ != nullptr && "a model that was moved from");
   if (Status s = CheckOptions(options.cache); !s.ok()) return s;
   auto state = std::make_unique<Session::State>();
   state->engine = state_->engine.get();
@@ -226,9 +236,13 @@ Result<Session> Model::NewSession(const SessionOptions& options) const {
   return Session(std::move(state));
 }
 
-uint64_t Model::weight_bytes() const { return state_->engine->weight_bytes(); }
+uint64_t Model::weight_bytes() const {
+  CHECK(state_ != nullptr && "a model that was moved from");
+  return state_->engine->weight_bytes();
+}
 
 uint32_t Model::trained_context_tokens() const {
+  CHECK(state_ != nullptr && "a model that was moved from");
   return state_->engine->architecture().trained_context_tokens;
 }
 

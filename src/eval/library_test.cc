@@ -139,5 +139,22 @@ TEST(LibraryTest, SessionCancelledInAPromptTakesNoMore) {
       StatusCode::kInvalidArgument);
 }
 
+TEST(LibraryDeathTest, UseOfWhatWasMovedFromStopsWithItsName) {
+  Session session = NewSession(64);
+  Session moved = std::move(session);
+  EXPECT_DEATH(session.memory(), "a session that was moved from");  // NOLINT
+  EXPECT_DEATH(session.Generate("a", {}, {}, {}).ok(),
+               "a session that was moved from");
+  EXPECT_DEATH(session.MeasureHitRates().ok(), "a session that was moved from");
+  session = std::move(moved);
+  EXPECT_GT(session.memory().budget_bytes, 0u);
+
+  Model model = *Model::Open(TestModelPath(), {});
+  Model other = std::move(model);
+  EXPECT_DEATH(model.weight_bytes(), "a model that was moved from");  // NOLINT
+  EXPECT_DEATH(model.trained_context_tokens(), "a model that was moved from");
+  EXPECT_DEATH(model.NewSession({}).ok(), "a model that was moved from");
+}
+
 }  // namespace
 }  // namespace lkv

@@ -37,13 +37,21 @@ void SilenceGgmlLog() {
   });
 }
 
+Status Truncated(const std::string& path) {
+  return Corrupt(path +
+                 ": was truncated while it was read; fetch the file again");
+}
+
 Result<Part> OpenPart(const std::string& path) {
   Result<MappedFile> file = MappedFile::Open(path);
   if (!file.ok()) return file.status();
   const std::span<const uint8_t> bytes = file->bytes();
-  if (Status s = CheckGguf(path, bytes); !s.ok()) return s;
+  const Status claims = CheckGguf(path, bytes);
+  if (file->IsTorn()) return Truncated(path);
+  if (!claims.ok()) return claims;
   GgufContext gguf(gguf_init_from_buffer(bytes.data(), bytes.size(),
                                          {.no_alloc = true, .ctx = nullptr}));
+  if (file->IsTorn()) return Truncated(path);
   if (gguf == nullptr) {
     return Corrupt(path + ": ggml cannot read it; convert the model again");
   }
@@ -286,6 +294,13 @@ const GgufTensor* GgufFile::Find(std::string_view name) const {
   auto found = state_->index.find(name);
   if (found == state_->index.end()) return nullptr;
   return &state_->tensors[found->second];
+}
+
+Status GgufFile::CheckWhole() const {
+  for (const Part& part : state_->parts) {
+    if (part.file.IsTorn()) return Truncated(part.path);
+  }
+  return {};
 }
 
 void GgufFile::DropPages(const GgufTensor& tensor) const {

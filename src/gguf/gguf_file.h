@@ -4,8 +4,8 @@
 //
 // A model may come as one file or as splits (name-00001-of-00005.gguf): give
 // the first. Everything a file claims is checked against the file's length
-// before it is believed; a file that is truncated while it is open still ends
-// the process (mapped_file.h). Thread rule: const calls from any thread.
+// before it is believed; whoever has read tensors asks CheckWhole whether the
+// file still had that length. Thread rule: const calls from any thread.
 #pragma once
 
 #include <cstddef>
@@ -73,6 +73,10 @@ class GgufFile {
 
   const std::vector<GgufTensor>& tensors() const;
   const GgufTensor* Find(std::string_view name) const;  // nullptr: none
+
+  // kCorrupt, naming the file, once something was read that another process had
+  // truncated since Open; it was read as zeros.
+  Status CheckWhole() const;
 
   // Gives the mapped pages of a tensor back to the system; reading it again
   // costs I/O. For a loader that has copied what it needs.

@@ -55,18 +55,27 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
                        " of addresses (" + ErrnoText(errno) +
                        "); raise the limit of this process (ulimit -v)");
   }
-  return MappedFile({static_cast<const uint8_t*>(address), n_bytes});
+  MappedFile mapped({static_cast<const uint8_t*>(address), n_bytes});
+  if (!mapped.guard_) {
+    return OutOfMemory(path + ": more than " +
+                       std::to_string(TruncationGuard::kMaxGuards) +
+                       " files are open; close some models");
+  }
+  return mapped;
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : bytes_(std::exchange(other.bytes_, {})) {}
+    : bytes_(std::exchange(other.bytes_, {})),
+      guard_(std::move(other.guard_)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(bytes_, other.bytes_);
+  std::swap(guard_, other.guard_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
+  guard_.reset();
   if (!bytes_.empty()) {
     munmap(const_cast<uint8_t*>(bytes_.data()), bytes_.size());
   }

@@ -1,14 +1,16 @@
 // MappedFile: a regular file, read-only in memory.
 //
-// Opening costs no I/O; pages are read when touched. A file that another
-// process truncates while it is mapped ends this process with SIGBUS, as with
-// every mmap; model files are written once. Thread rule: thread-compatible.
+// Opening costs no I/O; pages are read when touched. What another process
+// truncates meanwhile reads as zeros, and IsTorn() says so. Thread rule:
+// thread-compatible.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "gguf/truncation_guard.h"
 #include "lookaheadkv/status.h"
 
 namespace lkv {
@@ -24,15 +26,20 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const uint8_t> bytes() const { return bytes_; }
+  // True once a part of bytes() was read that is no longer in the file: it
+  // reads as zeros from there to the end.
+  bool IsTorn() const { return guard_->IsTorn(); }
 
   // Gives the memory of `part`, a part of bytes(), back to the system. It
   // stays readable, at the cost of reading the file again.
   void DropPages(std::span<const uint8_t> part) const;
 
  private:
-  explicit MappedFile(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+  explicit MappedFile(std::span<const uint8_t> bytes)
+      : bytes_(bytes), guard_(TruncationGuard::Create(bytes)) {}
 
   std::span<const uint8_t> bytes_;
+  std::optional<TruncationGuard> guard_;  // of bytes_
 };
 
 }  // namespace lkv

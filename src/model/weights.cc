@@ -180,6 +180,7 @@ Result<Weights> LoadWeights(const GgufFile& file,
     weights.output = loader.Matrix("output.weight");
   }
   weights.token_embedding = loader.Matrix("token_embd.weight");
+  if (Status s = file.CheckWhole(); !s.ok()) return s;
   if (!loader.status().ok()) return loader.status();
   weights.n_bytes = weights.tiles.size() + loader.n_vector_bytes();
   weights.notes = loader.Notes();

@@ -549,6 +549,18 @@ TEST_F(LoadWeightsTest, RefusesEveryTensorThatIsNotFinite) {
   }
 }
 
+TEST_F(LoadWeightsTest, AFileTruncatedSinceItWasOpenedIsNamed) {
+  RandomModelOptions options = RandomModelOf("llama");
+  Open(options);
+  const std::string path = folder_.File("model.gguf");
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+  const Status status = LoadWeights(*file_, architecture_, team_).status();
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+  EXPECT_NE(status.message().find(path + ": was truncated"),
+            std::string_view::npos)
+      << status.message();
+}
+
 TEST_F(LoadWeightsTest, NotesSayWhatChanged) {
   RandomModelOptions options = RandomModelOf("llama");
   options.matrix_type = GGML_TYPE_Q4_1;

@@ -19,7 +19,8 @@
 
 namespace lkv {
 
-// Fixed-size entries for every page of every lane:
+// Fixed-size entries for every page of every lane, as many as the longest text
+// may need; a shorter one touches the beginning of each lane's part only:
 // [n_lanes, pages_per_lane, entries_per_page].
 template <typename T>
 class LaneArray {
@@ -27,7 +28,7 @@ class LaneArray {
   LaneArray(const PolicyCapacity& capacity, uint32_t entries_per_page)
       : lane_stride_(size_t{capacity.pages_per_lane} * entries_per_page),
         entries_per_page_(entries_per_page),
-        values_(lane_stride_ * capacity.n_lanes) {}
+        values_(lane_stride_ * capacity.n_lanes, Access::kSparse) {}
 
   T* of(uint32_t lane) { return values_.data() + lane * lane_stride_; }
   const T* of(uint32_t lane) const {

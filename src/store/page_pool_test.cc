@@ -5,8 +5,10 @@
 
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,6 +26,26 @@ size_t ResidentBytes() {
   EXPECT_EQ(std::fscanf(f, "%lu %lu", &total, &resident), 2);
   std::fclose(f);
   return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// Read calls of this process so far; the count includes those of this function.
+uint64_t ReadCalls() {
+  std::ifstream in("/proc/self/io");
+  std::string key;
+  uint64_t value = 0;
+  while (in >> key >> value) {
+    if (key == "syscr:") return value;
+  }
+  return 0;
+}
+
+// The limits of the machine are a dozen files.
+TEST(PagePoolTest, OnlyTheFirstOneReadsTheLimitsOfTheMachine) {
+  EXPECT_TRUE(PagePool::Create(4096, 10).ok());
+  const uint64_t first = ReadCalls();
+  const uint64_t second = ReadCalls();
+  EXPECT_TRUE(PagePool::Create(4096, 10).ok());
+  EXPECT_EQ(ReadCalls() - second, second - first);
 }
 
 TEST(PagePoolTest, TakesTheLowestFreePage) {

@@ -12,14 +12,16 @@ namespace lkv {
 // words in the reply's place: what both have in common at their end follows
 // the reply.
 Result<std::vector<int32_t>> TokenizeNextTurn(
-    const Tokenizer& tokenizer, std::span<const ChatMessage> chat) {
+    const Tokenizer& tokenizer, std::span<const ChatMessage> chat,
+    const std::function<bool()>& cancelled) {
   CHECK(chat.size() >= 3);
   const auto last = chat.last(3);
   std::vector<ChatMessage> messages(last.begin(), last.end());
   std::vector<std::vector<int32_t>> renderings;
   for (const char* reply : {"one", "two"}) {
     messages[1].content = reply;
-    auto rendered = tokenizer.TokenizeChat(messages, Tokenizer::Reply::kBegin);
+    auto rendered =
+        tokenizer.TokenizeChat(messages, Tokenizer::Reply::kBegin, cancelled);
     if (!rendered.ok()) return rendered.status();
     renderings.push_back(std::move(rendered->tokens));
   }

@@ -38,9 +38,26 @@ size_t EndBeforeLongRun(std::string_view text, size_t n_characters_max) {
   return text.size();
 }
 
+bool IsLetter(char byte) {
+  const uint8_t lower = static_cast<uint8_t>(byte) | 0x20;
+  return lower >= 'a' && lower <= 'z';
+}
+
+// The first space between two ASCII letters at or behind `from`; or the size.
+size_t FindWordEnd(std::string_view text, size_t from) {
+  for (size_t i = std::max<size_t>(from, 1); i + 1 < text.size(); ++i) {
+    if (text[i] == ' ' && IsLetter(text[i - 1]) && IsLetter(text[i + 1])) {
+      return i;
+    }
+  }
+  return text.size();
+}
+
 }  // namespace
 
 size_t FirstPieceEnd(std::string_view text, PieceLimits limits) {
+  const size_t word_end = FindWordEnd(text, limits.bytes_wanted);
+  text = text.substr(0, word_end);
   const size_t run_end = EndBeforeLongRun(text.substr(0, limits.bytes_max),
                                           limits.run_characters_max);
   if (run_end < limits.bytes_max || text.size() <= limits.bytes_max) {

@@ -1,7 +1,9 @@
-// Cuts text that libllama cannot take in one call where it hurts least.
+// Cuts text that libllama cannot take in one call where it hurts least, and
+// long text where it does not hurt at all.
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <string_view>
 
 namespace lkv {
@@ -11,11 +13,15 @@ struct PieceLimits {
   // Longest run of characters of one kind: letters (and all that is not
   // ASCII), digits, white space, or other signs.
   size_t run_characters_max;
+  // From this many bytes on a piece ends where it may: in front of a space
+  // between two ASCII letters.
+  size_t bytes_wanted = std::numeric_limits<size_t>::max();
 };
 
 // Bytes of the first piece of a text: all of it within the limits; else cut
 // where a run grows too long, or after the last line end that fits, or between
-// two UTF-8 characters. Requires bytes_max >= 4, run_characters_max >= 1. O(n).
+// two UTF-8 characters. Requires bytes_max >= 4, run_characters_max >= 1.
+// O(bytes of the piece), but for text in one piece without ASCII words.
 size_t FirstPieceEnd(std::string_view text, PieceLimits limits);
 
 }  // namespace lkv

@@ -55,5 +55,15 @@ TEST(FirstPieceEndTest, ARunCountsCharacters) {
       << "bytes that are no UTF-8 count too";
 }
 
+TEST(TextPieceTest, ALongTextIsCutInFrontOfASpaceBetweenLetters) {
+  const PieceLimits limits = {
+      .bytes_max = 100, .run_characters_max = 100, .bytes_wanted = 5};
+  EXPECT_EQ(FirstPieceEnd("ab cd ef gh", limits), 5u);
+  EXPECT_EQ(FirstPieceEnd("abcd  e, 1 f g h", limits), 12u);
+  EXPECT_EQ(FirstPieceEnd("abcd\xc3\xa9 b", limits), 8u);
+  EXPECT_EQ(FirstPieceEnd("ab c", limits), 4u);
+  EXPECT_EQ(FirstPieceEnd("", limits), 0u);
+}
+
 }  // namespace
 }  // namespace lkv

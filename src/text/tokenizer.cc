@@ -1,6 +1,8 @@
 #include "text/tokenizer.h"
 
+#include <algorithm>
 #include <exception>
+#include <iterator>
 #include <optional>
 
 #include "base/check.h"
@@ -35,6 +37,54 @@ void AddPinned(uint32_t index, TokenizedChat* chat) {
   } else {
     chat->pinned.push_back({index, index + 1});
   }
+}
+
+// Whether cutting in front of a space between two ASCII letters gives the
+// tokens of the whole. True of byte-pair vocabularies that first split text by
+// one of these patterns of libllama: in all of them words begin there, and
+// nothing looks back. What is missing here is merely tokenised in one piece.
+bool SplitsAtWords(const llama_model* model) {
+  constexpr std::string_view kPatterns[] = {
+      "gpt-2", "llama-bpe", "llama3", "qwen2", "refact", "smollm", "starcoder",
+  };
+  if (llama_vocab_type(llama_model_get_vocab(model)) != LLAMA_VOCAB_TYPE_BPE) {
+    return false;
+  }
+  char pattern[32] = {};
+  llama_model_meta_val_str(model, "tokenizer.ggml.pre", pattern,
+                           sizeof(pattern));
+  return std::find(std::begin(kPatterns), std::end(kPatterns),
+                   std::string_view(pattern)) != std::end(kPatterns);
+}
+
+// Whether a token takes white space away that stands beside it.
+bool StripsSpaces(llama_token_attr attributes) {
+  return (attributes & (LLAMA_TOKEN_ATTR_LSTRIP | LLAMA_TOKEN_ATTR_RSTRIP)) !=
+         0;
+}
+
+// Whether a token is looked for in the text before this is split into words.
+bool IsFoundFirst(llama_token_attr attributes) {
+  return (attributes & (LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_UNKNOWN |
+                        LLAMA_TOKEN_ATTR_USER_DEFINED)) != 0;
+}
+
+// Every byte that UTF-8 knows but NUL, in characters of all lengths.
+std::string TextOfAllBytes() {
+  std::string text;
+  for (int byte = 1; byte < 0x80; ++byte) text += static_cast<char>(byte);
+  for (int lead = 0xc2; lead < 0xe0; ++lead) {
+    for (int next = 0x80; next < 0xc0; ++next) {
+      text += {static_cast<char>(lead), static_cast<char>(next)};
+    }
+  }
+  for (int lead = 0xe1; lead < 0xf0; ++lead) {
+    text += {static_cast<char>(lead), '\x81', '\x81'};
+  }
+  for (int lead = 0xf1; lead < 0xf4; ++lead) {
+    text += {static_cast<char>(lead), '\x81', '\x81', '\x81'};
+  }
+  return text;
 }
 
 }  // namespace
@@ -72,23 +122,45 @@ struct Tokenizer::State {
     }
   }
 
-  // The same for text of any length.
-  void TokenizeText(std::string_view text, Special special,
+  // The same for text of any length. False when cancelled before its end.
+  bool TokenizeText(std::string_view text, Special special,
+                    const std::function<bool()>& cancelled,
                     std::vector<int32_t>* tokens) const {
     while (!text.empty()) {
+      if (cancelled && cancelled()) return false;
       const size_t end = FirstPieceEnd(text, limits);
       TokenizePiece(text.substr(0, end), special, tokens);
       text.remove_prefix(end);
     }
+    return true;
   }
+  // With BOS where the model wants one. False when cancelled.
+  bool TokenizeFromStart(std::string_view text, Special special,
+                         const std::function<bool()>& cancelled,
+                         std::vector<int32_t>* tokens) const;
 
   std::string TokenBytes(int32_t token, Special special) const;
   std::optional<std::vector<ByteRange>> PlaceTokens(
       std::span<const int32_t> tokens, std::string_view text) const;
   std::optional<TokenizedChat> TokenizeWhole(const ChatPrompt& prompt,
                                              std::vector<int32_t> tokens) const;
-  TokenizedChat TokenizeParts(const ChatPrompt& prompt) const;
+  // Empty when cancelled.
+  std::optional<TokenizedChat> TokenizeParts(
+      const ChatPrompt& prompt, const std::function<bool()>& cancelled) const;
+  bool KeepsWordsApart() const;
 };
+
+// Whether no token that is looked for first joins two words, nor touches the
+// spaces around it.
+bool Tokenizer::State::KeepsWordsApart() const {
+  for (llama_token token = 0; token < llama_vocab_n_tokens(vocab); ++token) {
+    const llama_token_attr attributes = llama_vocab_get_attr(vocab, token);
+    if (StripsSpaces(attributes)) return false;
+    const std::string_view text = llama_vocab_get_text(vocab, token);
+    if (IsFoundFirst(attributes) && text.find(' ') != text.npos) return false;
+  }
+  return true;
+}
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::Open(const std::string& path) {
   Result<VocabularyModel> model = LoadVocabulary(path);
@@ -104,6 +176,9 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Open(const std::string& path) {
   state->limits = {
       .bytes_max = kPieceBytes,
       .run_characters_max = by_regex ? kRunCharacters : kPieceBytes};
+  if (SplitsAtWords(state->model.get()) && state->KeepsWordsApart()) {
+    state->limits.bytes_wanted = kWantedPieceBytes;
+  }
   if (state->has_text && llama_vocab_get_add_bos(state->vocab)) {
     state->bos = llama_vocab_bos(state->vocab);
   }
@@ -117,13 +192,43 @@ std::vector<int32_t> Tokenizer::Tokenize(std::string_view text, Start start,
                                          Special special) const {
   std::vector<int32_t> tokens;
   if (!state_->has_text) return tokens;
-  state_->TokenizeText(text, special, &tokens);
-  const bool begins_with_bos = !tokens.empty() && tokens[0] == state_->bos;
-  if (start == Start::kAsTrained && state_->bos != LLAMA_TOKEN_NULL &&
-      !begins_with_bos) {
-    tokens.insert(tokens.begin(), state_->bos);
+  if (start == Start::kAsTrained) {
+    state_->TokenizeFromStart(text, special, {}, &tokens);
+  } else {
+    state_->TokenizeText(text, special, {}, &tokens);
   }
   return tokens;
+}
+
+bool Tokenizer::State::TokenizeFromStart(std::string_view text, Special special,
+                                         const std::function<bool()>& cancelled,
+                                         std::vector<int32_t>* tokens) const {
+  if (!TokenizeText(text, special, cancelled, tokens)) return false;
+  const bool begins_with_bos = !tokens->empty() && tokens->front() == bos;
+  if (bos != LLAMA_TOKEN_NULL && !begins_with_bos) {
+    tokens->insert(tokens->begin(), bos);
+  }
+  return true;
+}
+
+uint64_t Tokenizer::FewestTokens(size_t n_bytes) const {
+  const auto type = llama_vocab_type(vocab());
+  if (type != LLAMA_VOCAB_TYPE_BPE && type != LLAMA_VOCAB_TYPE_SPM) return 0;
+  // A byte that the vocabulary does not have gives no token.
+  const std::string bytes = TextOfAllBytes();
+  std::string read;
+  for (int32_t token : Tokenize(bytes, Start::kNone, Special::kAsText)) {
+    read += TokenBytes(token, Special::kAsText);
+  }
+  // SentencePiece puts a space in front.
+  if (!read.ends_with(bytes)) return 0;
+  size_t longest = 4;  // a character that is unknown
+  for (uint32_t i = 0; i < vocab_size(); ++i) {
+    const auto token = static_cast<int32_t>(i);
+    if (StripsSpaces(llama_vocab_get_attr(vocab(), token))) return 0;
+    longest = std::max(longest, TokenBytes(token, Special::kParse).size());
+  }
+  return (n_bytes + longest - 1) / longest;
 }
 
 std::string Tokenizer::State::TokenBytes(int32_t token, Special special) const {
@@ -225,7 +330,8 @@ std::optional<TokenizedChat> Tokenizer::State::TokenizeWhole(
 
 // Contents and markers each by themselves: a few tokens at the seams may
 // differ from those of the whole, but the places are certain.
-TokenizedChat Tokenizer::State::TokenizeParts(const ChatPrompt& prompt) const {
+std::optional<TokenizedChat> Tokenizer::State::TokenizeParts(
+    const ChatPrompt& prompt, const std::function<bool()>& cancelled) const {
   const std::string_view text = prompt.text;
   OverlapCursor evictable(prompt.evictable);
   TokenizedChat chat;
@@ -235,23 +341,27 @@ TokenizedChat Tokenizer::State::TokenizeParts(const ChatPrompt& prompt) const {
   }
   auto add = [&](ByteRange part, Special special) {
     auto first = static_cast<uint32_t>(chat.tokens.size());
-    TokenizeText(text.substr(part.begin, part.end - part.begin), special,
-                 &chat.tokens);
-    if (evictable.Overlaps(part)) return;
+    if (!TokenizeText(text.substr(part.begin, part.end - part.begin), special,
+                      cancelled, &chat.tokens)) {
+      return false;
+    }
+    if (evictable.Overlaps(part)) return true;
     for (uint32_t i = first; i < chat.tokens.size(); ++i) AddPinned(i, &chat);
+    return true;
   };
   size_t at = 0;
   for (ByteRange content : prompt.contents) {
-    add({at, content.begin}, Special::kParse);
-    add(content, Special::kAsText);
+    if (!add({at, content.begin}, Special::kParse)) return std::nullopt;
+    if (!add(content, Special::kAsText)) return std::nullopt;
     at = content.end;
   }
-  add({at, text.size()}, Special::kParse);
+  if (!add({at, text.size()}, Special::kParse)) return std::nullopt;
   return chat;
 }
 
 Result<TokenizedChat> Tokenizer::TokenizeChat(
-    std::span<const ChatMessage> messages, Reply reply) const {
+    std::span<const ChatMessage> messages, Reply reply,
+    const std::function<bool()>& cancelled) const {
   const char* chat_template =
       llama_model_chat_template(state_->model.get(), nullptr);
   if (!state_->has_text || chat_template == nullptr) {
@@ -261,9 +371,15 @@ Result<TokenizedChat> Tokenizer::TokenizeChat(
   }
   Result<ChatPrompt> prompt = RenderChat(chat_template, messages, reply);
   if (!prompt.ok()) return prompt.status();
-  std::optional<TokenizedChat> chat = state_->TokenizeWhole(
-      *prompt, Tokenize(prompt->text, Start::kAsTrained, Special::kParse));
-  return chat ? std::move(*chat) : state_->TokenizeParts(*prompt);
+  std::vector<int32_t> tokens;
+  std::optional<TokenizedChat> chat;
+  if (state_->TokenizeFromStart(prompt->text, Special::kParse, cancelled,
+                                &tokens)) {
+    chat = state_->TokenizeWhole(*prompt, std::move(tokens));
+    if (!chat) chat = state_->TokenizeParts(*prompt, cancelled);
+  }
+  if (!chat) return Cancelled("chat: stopped while its words were read");
+  return *std::move(chat);
 }
 
 }  // namespace lkv

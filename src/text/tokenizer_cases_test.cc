@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <random>
 #include <sstream>
 
+#include "llama.h"
 #include "text/tokenizer.h"
 
 namespace lkv {
@@ -79,6 +82,33 @@ TEST_P(TokenizerCasesTest, EveryTextGivesTheTokensOfTheOriginal) {
               one.tokens)
         << "text: '" << one.text << "'";
   }
+}
+
+// A text that is cut into pieces, by llama.cpp's own word for it in one call.
+TEST_P(TokenizerCasesTest, PiecesGiveTheTokensOfTheWhole) {
+  Result<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Open(GetParam());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  std::vector<TokenizerCase> cases = ReadCases(GetParam());
+  std::mt19937 random(11);
+  std::string text;
+  while (text.size() < 4 * Tokenizer::kWantedPieceBytes) {
+    text += cases[random() % cases.size()].text;
+    constexpr const char* kJoints[] = {" ",  "a b",       "",
+                                       "\n", "it's a  b", "9 c"};
+    text += kJoints[random() % std::size(kJoints)];
+  }
+  const auto n_bytes = static_cast<int32_t>(text.size());
+  std::vector<int32_t> whole(text.size() + 16);
+  const int32_t n =
+      llama_tokenize((*tokenizer)->vocab(), text.data(), n_bytes, whole.data(),
+                     static_cast<int32_t>(whole.size()), /*add_special=*/false,
+                     /*parse_special=*/true);
+  ASSERT_GT(n, 0);
+  EXPECT_EQ(
+      (*tokenizer)
+          ->Tokenize(text, Tokenizer::Start::kNone, Tokenizer::Special::kParse),
+      std::vector<int32_t>(whole.begin(), whole.begin() + n));
+  EXPECT_GE(static_cast<uint64_t>(n), (*tokenizer)->FewestTokens(text.size()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Vocabularies, TokenizerCasesTest,

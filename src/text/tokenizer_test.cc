@@ -391,5 +391,35 @@ TEST(TokenizeChatTest, RefusesWhatHasNoMeaning) {
             StatusCode::kInvalidArgument);
 }
 
+// Runs of white space are the longest tokens there are.
+TEST(TokenizerTest, NoTextHasLessThanTheFewestTokens) {
+  for (const char* unit : {" ", "\n", "a", "the ", "0", "\xff", "=", "-"}) {
+    std::string text;
+    for (int i = 0; i < 3000; ++i) text += unit;
+    for (const Tokenizer* tokenizer : {&SmolLm(), &LlamaSpm()}) {
+      const uint64_t fewest = tokenizer->FewestTokens(text.size());
+      EXPECT_GT(fewest, text.size() / 200);
+      EXPECT_LE(fewest,
+                tokenizer->Tokenize(text, Start::kNone, Special::kParse).size())
+          << unit;
+    }
+  }
+  const auto bert = MustOpen(VocabularyPath("bert-bge"));
+  EXPECT_EQ(bert->FewestTokens(1 << 20), 0u) << "an unknown word is one token";
+}
+
+TEST(TokenizerTest, ALongChatIsCancelledBetweenPieces) {
+  std::string words;
+  while (words.size() < 8 * Tokenizer::kWantedPieceBytes)
+    words += "some words ";
+  const std::vector<ChatMessage> chat = {{"user", words}};
+  int n_asked = 0;
+  const auto read = SmolLm().TokenizeChat(chat, Tokenizer::Reply::kBegin,
+                                          [&] { return ++n_asked == 3; });
+  EXPECT_EQ(read.status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(n_asked, 3);
+  EXPECT_TRUE(SmolLm().TokenizeChat(chat, Tokenizer::Reply::kBegin).ok());
+}
+
 }  // namespace
 }  // namespace lkv
