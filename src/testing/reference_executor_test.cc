@@ -1,6 +1,6 @@
 // The reference executor against libllama, both in f32 over an f32 cache, on
 // random models of every shape that we claim to support.
-#include "model/reference_executor.h"
+#include "testing/reference_executor.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "cache/dense_kv_cache.h"
 #include "gguf/gguf_file.h"
-#include "model/oracle_comparison.h"
+#include "testing/dense_kv_cache.h"
 #include "testing/llama_oracle.h"
+#include "testing/oracle_comparison.h"
 #include "testing/random_model.h"
 #include "testing/test_paths.h"
 

@@ -1,4 +1,4 @@
-#include "cache/dense_kv_cache.h"
+#include "testing/dense_kv_cache.h"
 
 #include <algorithm>
 #include <cmath>

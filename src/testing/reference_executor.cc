@@ -1,4 +1,4 @@
-#include "model/reference_executor.h"
+#include "testing/reference_executor.h"
 
 #include <algorithm>
 #include <cmath>

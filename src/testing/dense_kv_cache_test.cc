@@ -1,4 +1,4 @@
-#include "cache/dense_kv_cache.h"
+#include "testing/dense_kv_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "cache/drive_cache_for_test.h"
+#include "testing/cache_driver.h"
 
 namespace lkv {
 namespace {
