@@ -9,8 +9,9 @@ counts every counted call. FOLDER holds one file per compiler, because another
 compiler writes other instructions. A count of more than 2 % above the stored
 one fails; --update stores what was counted. Counts whose names differ only in
 what follows an @ are of one call at different times, and must not differ by
-more than 2 % either. Valgrind knows no AVX-512, so the
-kernels of that set are not counted.
+more than 2 % either. Only the program's own code counts, no library of the
+system. Valgrind knows no AVX-512, so the kernels of that set are not counted;
+nor are those of AVX2 on a processor without it.
 
 Exits 1 on a failure. Without valgrind, or without a file for the compiler
 there is nothing to compare: that is said, and is no failure.
@@ -18,6 +19,7 @@ there is nothing to compare: that is said, and is no failure.
 
 import argparse
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -46,16 +48,34 @@ def parse_output(output: str) -> tuple[str, list[str]]:
     return compiler, names
 
 
-def total_of(dump: str) -> int:
-    """Returns the instructions in a file that callgrind wrote."""
-    match = re.search(r"^totals: (\d+)$", dump, re.MULTILINE)
-    if not match:
-        raise ValueError("callgrind wrote a file without totals")
-    return int(match.group(1))
+def own_instructions(dump: str, program: str) -> int:
+    """Returns the instructions of the program's own code in one dump.
+
+    What libc and libm execute is left out: they choose among their functions
+    by processor, and change with the system.
+    """
+    # (number) name, where a name occurs first; its number alone after that.
+    objects = re.findall(r"^c?ob=\((\d+)\) (.+)$", dump, re.MULTILINE)
+    own_numbers = {number for number, name in objects if name == program}
+    if not own_numbers:
+        raise ValueError(f"callgrind wrote a file without {program}")
+    total = 0
+    own = callee = False
+    for line in dump.splitlines():
+        if match := re.match(r"ob=\((\d+)\)", line):
+            own = match.group(1) in own_numbers
+        elif line.startswith("calls="):
+            callee = True  # whose instructions the next line gives
+        elif match := re.match(r"[-+*\d]\S* (\d+)$", line):
+            if own and not callee:
+                total += int(match.group(1))
+            callee = False
+    return total
 
 
 def count(valgrind: str, program: str) -> tuple[str, dict[str, int]]:
     """Runs a program; returns its compiler and the instructions per call."""
+    program = os.path.realpath(program)  # as callgrind writes it
     with tempfile.TemporaryDirectory() as directory:
         dumps = pathlib.Path(directory, "callgrind")
         run = subprocess.run(
@@ -73,11 +93,13 @@ def count(valgrind: str, program: str) -> tuple[str, dict[str, int]]:
             text=True,
         )
         compiler, names = parse_output(run.stdout)
-        if not compiler or not names or len(set(names)) != len(names):
-            raise ValueError(f"{program}: no compiler, no calls, or one twice")
+        if not compiler or len(set(names)) != len(names):
+            raise ValueError(f"{program}: no compiler, or one call twice")
         # Numbered from 1, in the order of the calls.
         return compiler, {
-            name: total_of(pathlib.Path(f"{dumps}.{number}").read_text())
+            name: own_instructions(
+                pathlib.Path(f"{dumps}.{number}").read_text(), program
+            )
             for number, name in enumerate(names, 1)
         }
 

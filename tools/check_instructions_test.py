@@ -15,15 +15,64 @@ import check_instructions
 VALGRIND = """#!/bin/sh
 for word in "$@"; do
   case $word in --callgrind-out-file=*) dumps=${word#*=} ;; esac
+  program=$word
 done
 echo 'compiler GNU 12.2.0'
 number=0
 for total in $TOTALS; do
   number=$((number + 1))
-  printf 'events: Ir\\ntotals: %s\\n' "$total" >"$dumps.$number"
+  printf 'ob=(1) %s\\nfn=(1) Call\\n0 %s\\n' "$program" "$total" \\
+    >"$dumps.$number"
   echo "counted avx2/call $number"
 done
 """
+
+
+# Half of what callgrind writes about one call.
+DUMP = """version: 1
+pid: 30
+positions: line
+events: Ir
+summary: 141
+
+ob=(8) /build/program
+fl=(161) ???
+fn=(26) Kernel
+0 60
+cob=(3) /usr/lib/libm.so.6
+cfi=(5) exp.c
+cfn=(7) exp
+calls=2 0
+0 41
++3 20
+
+ob=(3)
+fl=(5)
+fn=(7)
+12 30
+* 11
+
+ob=(8)
+fn=(27) main
+cfn=(26)
+calls=1 0
+0 121
+0 4
+
+totals: 141
+"""
+
+
+class OwnInstructionsTest(unittest.TestCase):
+    def test_libraries_and_callees_do_not_count(self):
+        self.assertEqual(
+            check_instructions.own_instructions(DUMP, "/build/program"),
+            60 + 20 + 4,
+        )
+
+    def test_a_dump_without_the_program_is_refused(self):
+        with self.assertRaises(ValueError):
+            check_instructions.own_instructions(DUMP, "/build/other")
 
 
 class CompareTest(unittest.TestCase):
@@ -114,6 +163,12 @@ class CheckTest(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("FAILED: avx2/call 2: 60 instructions", output)
         self.assertIn("--update", output)
+
+    def test_a_processor_without_any_counted_set_passes(self):
+        self.check("1000 50", update=True)
+        status, output = self.check("")
+        self.assertEqual(status, 0)
+        self.assertIn("avx2: not run by this processor", output)
 
     def test_another_compiler_is_skipped(self):
         (self.folder / "clang-14.0.6.json").write_text("{}")

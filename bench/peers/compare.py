@@ -10,20 +10,24 @@ lkv is faster; machines drift, so only ratios mean something. Exits with 1
 when a row got no figure.
 
 Writes benchmarks/result.json, benchmarks/*.svg and the figures in
-benchmarks.md below --out. All rows take hours; Ctrl-C keeps what is measured.
+benchmarks.md below --out: the first after every pair, the others at the end.
+All rows take hours. Ctrl-C, the end of a time limit and a crash keep what is
+measured; --resume goes on from it, with the same rows or others.
 
 Examples:
   bench/peers/compare.py --setup-only
   bench/peers/compare.py --peers llama.cpp --rows 'decode-*' --out /tmp/trial
+  timeout 1h bench/peers/compare.py --rows 'prefill-*' --resume
+  bench/peers/compare.py --page-only
 """
 
 import argparse
 import pathlib
 import shlex
 import shutil
+import signal
 import sys
 
-import environment
 import report
 from batched_bench import IkLlamaCpp, LlamaCpp
 from environment import ROOT, SetupError, say
@@ -31,7 +35,15 @@ from lkv_bench import LkvBench
 from measure import Measurement, Protocol, Skip
 from openvino_peer import OpenVino
 from pairs import Pair
-from result import describe_versions, make_result, write_result
+from plots import draw_plots
+from result import (
+    Earlier,
+    describe_conditions,
+    earlier_of,
+    make_result,
+    read_result,
+    write_result,
+)
 from rows import ROW_NAMES, Row, choose_rows, works_of
 from tool import MeasureError, RunOptions, Tool
 
@@ -44,7 +56,6 @@ PEER_NAMES = [
 ]
 PAGE = ROOT / "docs" / "benchmarks.md"
 RESULT = pathlib.Path("benchmarks", "result.json")  # below --out
-PLOTS = pathlib.Path(__file__).with_name("plots.py")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -99,6 +110,16 @@ def parse_arguments() -> argparse.Namespace:
     )
     option("--setup-only", action="store_true", help="measure nothing")
     option(
+        "--resume",
+        action="store_true",
+        help="keep the pairs of the stored result and add what is missing",
+    )
+    option(
+        "--page-only",
+        action="store_true",
+        help="measure nothing; draw and write anew from the stored result",
+    )
+    option(
         "--dry-run", action="store_true", help="print the commands, run none"
     )
     option(
@@ -130,7 +151,8 @@ def parse_arguments() -> argparse.Namespace:
         help="discard pairs whose probe moved more [%(default)s]",
     )
     args = parser.parse_args()
-    if not args.setup_only and (args.model is None or not args.model.exists()):
+    measures = not args.setup_only and not args.page_only
+    if measures and (args.model is None or not args.model.exists()):
         parser.error("the model is missing; run scripts/setup.sh")
     if args.out.exists() and not args.out.is_dir():
         parser.error(f"{args.out} is no directory")
@@ -187,27 +209,14 @@ def set_up(peers: list[Tool]) -> tuple[list[Tool], list[Skip]]:
     return ready, skips
 
 
-def draw_plots(result_path: pathlib.Path) -> list[str]:
-    """Names of the files drawn beside result.json; none without the means."""
-    try:
-        environment.ensure_venv()
-        environment.run_logged(
-            [environment.VENV_PYTHON, PLOTS, result_path],
-            "plots",
-            "the plots cannot be drawn",
-        )
-    except SetupError as error:
-        say(f"no plots: {error}")
-        return []
-    return sorted(path.name for path in result_path.parent.glob("*.svg"))
-
-
-def write_page(out: pathlib.Path, result: dict, plots: list[str]) -> None:
+def write_page(out: pathlib.Path, result: dict) -> None:
+    """Plots and page of a result, whether just measured or stored."""
+    names = draw_plots(result, (out / RESULT).parent)
     page = out / PAGE.name
     if not page.exists():
         shutil.copyfile(PAGE, page)
     figures = report.figures_section(
-        result, [f"{RESULT.parent}/{name}" for name in plots]
+        result, [f"{RESULT.parent}/{name}" for name in names]
     )
     page.write_text(report.with_figures(page.read_text(), figures))
 
@@ -215,14 +224,20 @@ def write_page(out: pathlib.Path, result: dict, plots: list[str]) -> None:
 def measure_all(
     args: argparse.Namespace, lkv: LkvBench, peers: list[Tool], skips: list
 ) -> int:
-    versions = describe_versions(args.lkv, peers)
+    conditions = describe_conditions(args)
+    earlier = Earlier()
+    if args.resume and (args.out / RESULT).exists():
+        stored = read_result(args.out / RESULT)
+        earlier = earlier_of(stored, conditions, args.rows, args.peers)
     options = RunOptions(args.model, args.threads, args.gen)
     protocol = Protocol(options, args.pairs, args.max_drift / 100)
-    measured = Measurement(lkv, peers, protocol)
-    measured.skips += skips
+    measured = Measurement(lkv, peers, protocol, pairs=earlier.pairs)
+    measured.skips += earlier.skips + skips
 
     def save() -> dict:
-        result = make_result(args, versions, peers, measured)
+        result = make_result(
+            conditions, args.rows, peers, args.max_drift, measured, earlier
+        )
         write_result(args.out / RESULT, result)
         return result
 
@@ -232,25 +247,29 @@ def measure_all(
         say(report.pair_line(pair))
 
     code = 0
+    # A time limit ends the run as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for work in works_of(args.rows):
             measured.measure(work, on_pair)
     except KeyboardInterrupt:
         say("stopped; what was measured is kept")
         code = 130
-    result = save()
-    for line in report.skip_lines(measured.skips):
-        say(line)
+    finally:
+        for line in report.skip_lines(measured.skips):
+            say(line)
+        if measured.pairs:
+            result = save()
+            write_page(args.out, result)
     if not measured.pairs:
         say("nothing was measured")
         return code or 1
-    write_page(args.out, result, draw_plots(args.out / RESULT))
     print(report.as_text(report.ratio_table(result["rows"], result["peers"])))
     print()
     print(report.as_text(report.speed_table(result["rows"], result["peers"])))
     empty = [row["name"] for row in result["rows"] if not row["peers"]]
     if empty:
-        say(f"no pair counted for {', '.join(empty)}; the machine was busy")
+        say(f"no pair counted for {', '.join(empty)}")
     return code or (1 if empty else 0)
 
 
@@ -263,6 +282,9 @@ def main() -> int:
         print_commands(lkv, peers, args.rows, options)
         return 0
     try:
+        if args.page_only:
+            write_page(args.out, read_result(args.out / RESULT))
+            return 0
         if not args.setup_only:
             lkv.set_up()
         peers, skips = set_up(peers)

@@ -60,7 +60,7 @@ def ensure_venv() -> None:
     pins = REQUIREMENTS.read_text()
     if done.exists() and done.read_text() == pins:
         return
-    say("installing OpenVINO GenAI and matplotlib into .deps/peers/venv")
+    say("installing OpenVINO GenAI into .deps/peers/venv")
     # --clear: a venv that failed half-way looks whole.
     run_logged(
         [sys.executable, "-m", "venv", "--clear", HERE / "venv"],

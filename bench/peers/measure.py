@@ -37,8 +37,9 @@ class Measurement:
         peers: list[Tool],
         protocol: Protocol,
         run_command: typing.Callable[[list[str]], str] = output_of,
+        pairs: typing.Iterable[Pair] = (),  # of an earlier run; they count
     ):
-        self.pairs: list[Pair] = []
+        self.pairs: list[Pair] = list(pairs)
         self.skips: list[Skip] = []
         self._lkv = lkv
         self._peers = peers
@@ -58,8 +59,15 @@ class Measurement:
             if reason:
                 self.skips.append(Skip(peer.name, work.name, reason))
             else:
-                settings[peer.name] = peer.settings(work)
-                missing[peer.name] = self._protocol.n_pairs
+                counted = self._counted(work, peer)
+                settings[peer.name] = (
+                    contenders(counted[-1].peer_runs, work.kinds)
+                    if counted
+                    else peer.settings(work)
+                )
+                missing[peer.name] = max(
+                    0, self._protocol.n_pairs - len(counted)
+                )
 
         for _ in range(ATTEMPTS_PER_PAIR * self._protocol.n_pairs):
             for peer in self._peers:
@@ -73,12 +81,25 @@ class Measurement:
                     continue
                 # A setting that failed once is not tried again.
                 settings[peer.name] = [run.setting for run in pair.peer_runs]
-                drift = max(pair.drift(kind) for kind in work.kinds)
-                if drift <= self._protocol.max_drift:
+                if self._counts(pair, work):
                     missing[peer.name] -= 1
                     settings[peer.name] = contenders(pair.peer_runs, work.kinds)
                 self.pairs.append(pair)
                 on_pair(pair)
+
+    def _counts(self, pair: Pair, work: Work) -> bool:
+        return all(
+            kind in pair.kinds and pair.drift(kind) <= self._protocol.max_drift
+            for kind in work.kinds
+        )
+
+    def _counted(self, work: Work, peer: Tool) -> list[Pair]:
+        return [
+            pair
+            for pair in self.pairs
+            if (pair.work, pair.peer) == (work.name, peer.name)
+            and self._counts(pair, work)
+        ]
 
     def _run_pair(self, peer: Tool, work: Work, settings: list[str]) -> Pair:
         """Runs lkv, then the peer in all its settings; some may fail."""

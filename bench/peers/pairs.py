@@ -30,6 +30,20 @@ class Pair:
     lkv: Run
     peer_runs: list[Run]  # one per setting
 
+    @staticmethod
+    def from_json(stored: dict) -> "Pair":
+        """What dataclasses.asdict made of a pair."""
+        return Pair(
+            stored["work"],
+            stored["peer"],
+            Run(**stored["lkv"]),
+            [Run(**run) for run in stored["peer_runs"]],
+        )
+
+    @property
+    def kinds(self) -> list[str]:
+        return list(self.lkv.speeds)
+
     def best(self, kind: str) -> Run:
         """The peer's run in its best setting of this pair."""
         return max(self.peer_runs, key=lambda run: run.speeds[kind])

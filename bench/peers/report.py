@@ -20,7 +20,9 @@ COMMON_PEERS = ("llama.cpp", "openvino")
 def summarize_row(row: Row, pairs: list[Pair], max_drift: float) -> dict:
     """A row of result.json: the row, lkv's median speed, figures by peer."""
     work = works_of([row])[0].name
-    of_row = [pair for pair in pairs if pair.work == work]
+    of_row = [
+        pair for pair in pairs if pair.work == work and row.kind in pair.kinds
+    ]
     peers = {}
     for peer in dict.fromkeys(pair.peer for pair in of_row):
         summary = summarize(
@@ -136,7 +138,7 @@ def figures_section(result: dict, plots: list[str]) -> str:
         f"{result['date']}, {result['processor']}, {result['cores']} cores;"
         f" `{result['model']}`, {result['threads']} threads, KV of lkv in"
         f" {result['kv_type']}, {result['gen']} tokens decoded per run;"
-        f" {', '.join(result['versions'])}. Pairs whose probe moved by more"
+        f" {', '.join([result['lkv'], *result['versions']])}. Pairs whose probe moved by more"
         f" than {result['max_drift_percent']:g} % are left out"
         f" ({discarded} here); n pairs are left.",
         as_markdown(ratio_table(result["rows"], peers)),

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "cache/drive_cache_for_test.h"
+#include "testing/cache_driver.h"
 
 namespace lkv {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "base/check.h"
 #include "base/thread_team.h"
-#include "cache/drive_cache_for_test.h"
 #include "cache/paged_kv_cache.h"
 #include "kernels/kernel_table.h"
+#include "testing/cache_driver.h"
 #include "testing/counted_call.h"
 
 namespace lkv {

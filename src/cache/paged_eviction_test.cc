@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "cache/drive_cache_for_test.h"
 #include "cache/observed_queries.h"
 #include "cache/paged_kv_cache.h"
 #include "kernels/kernel_table.h"
+#include "testing/cache_driver.h"
 
 namespace lkv {
 namespace {

@@ -13,8 +13,8 @@
 #include <span>
 #include <vector>
 
-#include "cache/drive_cache_for_test.h"
 #include "kernels/kernel_table.h"
+#include "testing/cache_driver.h"
 
 namespace {
 

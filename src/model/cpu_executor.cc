@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/stopwatch.h"
-#include "model/activation_rows.h"
+#include "kernels/activation_rows.h"
 #include "model/rope.h"
 
 namespace lkv {

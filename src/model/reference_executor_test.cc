@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "cache/dense_kv_cache.h"
 #include "gguf/gguf_file.h"
-#include "model/oracle_comparison.h"
+#include "cache/dense_kv_cache.h"
 #include "testing/llama_oracle.h"
+#include "testing/oracle_comparison.h"
 #include "testing/random_model.h"
 #include "testing/test_paths.h"
 

@@ -1,6 +1,6 @@
 // Drives a KvCache as a model would, with random rows that depend on the
 // sequence's seed, the layer and the position only, so that any chunking and
-// any cache sees the same text. For tests.
+// any cache sees the same text.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// What the oracle tests of this folder share: running a text through an
-// executor, and measuring how far two sets of logits are apart. Tests only.
+// What oracle tests of executors share: running a text through an
+// executor, and measuring how far two sets of logits are apart.
 #pragma once
 
 #include <algorithm>
