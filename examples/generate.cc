@@ -1,5 +1,5 @@
-// Continues a text with a quarter of the KV memory, and says what that saved
-// and cost.
+// Continues a text with KV memory for no more than 512 tokens, and says what
+// that saved and cost.
 //   generate MODEL.gguf TEXT_FILE
 #include <lookaheadkv/engine.h>
 
@@ -14,17 +14,19 @@ static int Fail(const lkv::Status& status) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) return Fail(lkv::InvalidArgument("generate MODEL TEXT"));
+  if (argc != 3) return Fail(lkv::InvalidArgument("generate MODEL TEXT_FILE"));
+  std::ifstream file(argv[2]);
+  if (!file) return Fail(lkv::NotFound(std::string(argv[2]) + ": unreadable"));
   std::stringstream text;
-  text << std::ifstream(argv[2]).rdbuf();
+  text << file.rdbuf();
 
   auto model = lkv::Model::Open(argv[1], {});
   if (!model.ok()) return Fail(model.status());
 
+  // Text and reply may be as long as the model was trained for.
   lkv::SessionOptions options;
-  options.max_tokens = 2048;
-  options.cache.budget.kind = lkv::Budget::Kind::kShare;
-  options.cache.budget.share = 0.25;
+  options.cache.budget.kind = lkv::Budget::Kind::kTokens;
+  options.cache.budget.amount = 512;
   auto session = model->NewSession(options);
   if (!session.ok()) return Fail(session.status());
 
@@ -37,7 +39,8 @@ int main(int argc, char** argv) {
   auto hits = session->MeasureHitRates();
   if (!hits.ok()) return Fail(hits.status());
   lkv::SessionMemory memory = session->memory();
-  std::printf("\nKV %.1f MB of %.1f MB, attention kept: %.3f\n",
-              1e-6 * static_cast<double>(memory.resident_bytes_max),
-              1e-6 * static_cast<double>(memory.full_bytes), hits->mass);
+  std::printf(
+      "\nKV %.1f MB, all of it would be %.1f MB; attention kept: %.1f %%\n",
+      1e-6 * static_cast<double>(memory.resident_bytes_max),
+      1e-6 * static_cast<double>(memory.full_bytes), 100 * hits->mass);
 }

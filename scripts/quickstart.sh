@@ -14,5 +14,5 @@ fi
 scripts/setup.sh "$@"
 echo "quickstart: building lkv (the first time takes some minutes)"
 scripts/build.sh release lkv
-echo "quickstart: running build/release/bin/lkv demo"
+echo "quickstart: running build/release/bin/lkv demo (two minutes on two cores)"
 exec build/release/bin/lkv demo

@@ -130,7 +130,7 @@ Status RefuseSmall(const SequenceOptions& options, uint64_t bytes_per_token,
   }
   return InvalidArgument("budget: " + std::to_string(allowed_bytes) + problem +
                          "; " + remedy + "use at least " +
-                         std::to_string(needs.smallest_bytes) + " bytes (" +
+                         std::to_string(needs.smallest_bytes) + "B (" +
                          std::to_string(smallest_tokens) + " tokens)");
 }
 
@@ -193,11 +193,12 @@ Result<BudgetPlan> PlanFor(const KvShape& shape, const SequenceOptions& options,
         plan.text_pages, kLanePagesOverMean * plan.mean_pages(shape.n_lanes()));
   }
   if (cache.policy == PolicyName::kFull && !plan.holds_whole_text) {
-    return InvalidArgument("budget: policy full keeps everything and needs " +
-                           std::to_string(needs.whole_bytes) + " bytes for " +
-                           std::to_string(needs.text_tokens) + " tokens, not " +
-                           std::to_string(budget_bytes) +
-                           "; raise the budget or choose another policy");
+    return InvalidArgument(
+        "budget: policy full keeps everything and needs " +
+        std::to_string(needs.whole_bytes) + " bytes for " +
+        std::to_string(needs.text_tokens) + " tokens, not " +
+        std::to_string(budget_bytes) + "; raise the budget to " +
+        std::to_string(needs.whole_bytes) + "B or choose another policy");
   }
   return plan;
 }

@@ -103,7 +103,7 @@ TEST(BudgetPlanTest, RefusalNamesTheSmallestBytesAndTokens) {
       const size_t at = message.find("use at least ");
       ASSERT_NE(at, std::string::npos) << message;
       uint64_t n_bytes = 0, n_tokens = 0;
-      ASSERT_EQ(std::sscanf(&message[at], "use at least %lu bytes (%lu tokens)",
+      ASSERT_EQ(std::sscanf(&message[at], "use at least %luB (%lu tokens)",
                             &n_bytes, &n_tokens),
                 2)
           << message;

@@ -1,8 +1,11 @@
 #include "cli/arguments.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <string_view>
 #include <utility>
 
 #include "base/printable_text.h"
@@ -11,6 +14,56 @@
 #include "options/budget_text.h"
 
 namespace lkv::cli {
+namespace {
+
+CLI::Validator OneOf(std::vector<std::string> words) {
+  return CLI::Validator(
+      [words = std::move(words)](const std::string& text) -> std::string {
+        if (std::find(words.begin(), words.end(), text) != words.end()) {
+          return {};
+        }
+        std::string list;
+        for (const std::string& word : words) {
+          list += (list.empty() ? "" : " | ") + word;
+        }
+        return Quoted(text) + " is none of " + list;
+      },
+      "");
+}
+
+// "1,,2" has an empty word.
+std::vector<std::string> SplitAtCommas(const std::string& text) {
+  std::vector<std::string> words(1);
+  for (const char c : text) {
+    if (c == ',') {
+      words.emplace_back();
+    } else {
+      words.back() += c;
+    }
+  }
+  return words;
+}
+
+CLI::Option* AddListOption(
+    CLI::App& app, const std::string& name, const std::string& description,
+    std::function<void(const std::vector<std::string>&)> take) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [name, take = std::move(take)](const std::string& text) {
+            const std::vector<std::string> words = SplitAtCommas(text);
+            if (std::find(words.begin(), words.end(), "") != words.end()) {
+              throw CLI::ValidationError(
+                  name, Quoted(text) + " has an empty place in its list");
+            }
+            take(words);
+          },
+          description)
+      ->type_name("LIST")
+      ->allow_extra_args(false);
+}
+
+}  // namespace
 
 void ConfigArguments::AddTo(CLI::App& app, Offer offer) {
   app.add_option("--config", file_, "YAML file with the block lookahead_kv")
@@ -77,18 +130,18 @@ void ModelArguments::AddTo(CLI::App& app, Offer offer) {
   app.add_option("--threads", n_threads_,
                  "Threads; default: the cores this process may use")
       ->type_name("N")
-      ->check(CLI::Range(1u, ThreadTeam::kMaxThreads));
+      ->check(WholeNumber(1, ThreadTeam::kMaxThreads));
   if (offer == Offer::kThreads) return;
   app.add_option("--activations", activations_,
                  "auto: 8 bit in prefill, 16 while decoding; high: 16 bit")
       ->type_name("PRECISION")
-      ->check(CLI::IsMember({"auto", "high"}));
+      ->check(OneOf({"auto", "high"}));
   if (offer == Offer::kPrecision) return;
   app.add_option("--ctx", ctx_tokens_,
                  "Longest sequence; default: what the request needs, up to "
                  "the trained length")
       ->type_name("TOKENS")
-      ->check(CLI::Range(1u, 1u << 24));
+      ->check(WholeNumber(1, 1u << 24));
   app.add_flag("--allow-beyond-trained", allow_beyond_trained_,
                "Allow sequences longer than the model was trained for");
 }
@@ -113,6 +166,61 @@ CLI::Validator NamesSomething() {
                             : std::string();
       },
       "");
+}
+
+CLI::Validator WholeNumber(uint32_t min, uint32_t max) {
+  return CLI::Validator(
+      [min, max](const std::string& text) -> std::string {
+        uint32_t value = 0;
+        const char* end = text.data() + text.size();
+        const auto parsed = std::from_chars(text.data(), end, value);
+        if (parsed.ec == std::errc() && parsed.ptr == end && value >= min &&
+            value <= max) {
+          return {};
+        }
+        return Quoted(text) + " is no whole number from " +
+               std::to_string(min) + " to " + std::to_string(max);
+      },
+      "");
+}
+
+CLI::Option* AddList(CLI::App& app, const std::string& name,
+                     std::vector<uint32_t>* numbers, uint32_t min, uint32_t max,
+                     const std::string& description) {
+  return AddListOption(
+      app, name, description,
+      [=,
+       check = WholeNumber(min, max)](const std::vector<std::string>& words) {
+        numbers->clear();
+        for (std::string word : words) {
+          const std::string problem = check(word);
+          if (!problem.empty()) throw CLI::ValidationError(name, problem);
+          numbers->push_back(static_cast<uint32_t>(std::stoul(word)));
+        }
+      });
+}
+
+CLI::Option* AddList(CLI::App& app, const std::string& name,
+                     std::vector<std::string>* words,
+                     const std::string& description) {
+  return AddListOption(
+      app, name, description,
+      [=](const std::vector<std::string>& given) { *words = given; });
+}
+
+Status InOptionNames(const Status& refusal) {
+  if (refusal.code() != StatusCode::kInvalidArgument) return refusal;
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"ctx_tokens", "--ctx"},
+      {"allow_beyond_trained", "--allow-beyond-trained"}};
+  std::string message(refusal.message());
+  for (const auto& [field, option] : kNames) {
+    for (size_t at = 0; (at = message.find(field, at)) != message.npos;
+         at += option.size()) {
+      message.replace(at, field.size(), option);
+    }
+  }
+  return InvalidArgument(std::move(message));
 }
 
 Result<std::string> ChooseModel(const std::string& given) {

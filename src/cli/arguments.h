@@ -54,6 +54,23 @@ class ModelArguments {
 // that was not set.
 CLI::Validator NamesSomething();
 
+// Refuses all but whole numbers from min to max.
+CLI::Validator WholeNumber(uint32_t min, uint32_t max);
+
+// An option that takes "0,2048,8192" or "full,25%". CLI11's own lists drop
+// empty words; here they are refused.
+CLI::Option* AddList(CLI::App& app, const std::string& name,
+                     std::vector<uint32_t>* numbers, uint32_t min, uint32_t max,
+                     const std::string& description);
+CLI::Option* AddList(CLI::App& app, const std::string& name,
+                     std::vector<std::string>* words,
+                     const std::string& description);
+
+// The same refusal with the fields of EngineOptions by the names that they have
+// as options: "ctx_tokens" is --ctx. Of what the engine says of a request; a
+// failure of another kind, which may speak of files, is left as it is.
+Status InOptionNames(const Status& refusal);
+
 // The model to use: the given path, else $LKV_MODEL, else the first *.gguf in
 // the folder that scripts/setup.sh fills. kNotFound when there is none.
 Result<std::string> ChooseModel(const std::string& given);

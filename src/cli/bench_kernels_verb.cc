@@ -4,6 +4,7 @@
 
 #include "base/printable_text.h"
 #include "base/thread_team.h"
+#include "cli/arguments.h"
 #include "cli/json_document.h"
 #include "cli/number_text.h"
 #include "cli/text_table.h"
@@ -63,11 +64,11 @@ void BenchKernelsVerb::AddTo(CLI::App& bench) {
   verb->add_option("--threads", n_threads_,
                    "Threads; default: the cores this process may use")
       ->type_name("N")
-      ->check(CLI::Range(1u, ThreadTeam::kMaxThreads));
+      ->check(WholeNumber(1, ThreadTeam::kMaxThreads));
   verb->add_option("--passes", n_passes_,
                    "Times that a row is measured; its median is shown [7]")
       ->type_name("N")
-      ->check(CLI::Range(1u, 1000u));
+      ->check(WholeNumber(1, 1000));
   verb->add_flag("--json", json_, "Print one JSON document");
   verb->footer(
       "LKV_KERNELS=avx2 or scalar measures another set than the best.\n\n"

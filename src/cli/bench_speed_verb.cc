@@ -77,25 +77,18 @@ void BenchSpeedVerb::AddTo(CLI::App& bench) {
       "speed",
       "Speed of decoding and of prefill, beside a plain read of memory");
   model_.AddTo(*verb, ModelArguments::Offer::kPrecision);
-  const auto list = [&](const char* name, auto* values, const char* what) {
-    return verb->add_option(name, *values, what)
-        ->delimiter(',')
-        ->type_name("LIST")
-        ->allow_extra_args(false);
-  };
-  list("--depth", &depths_, "Tokens cached before decoding [0,2048,8192]")
-      ->check(CLI::Range(0u, kMostTokens));
-  list("--batch", &batches_, "Sequences per decode step [1]")
-      ->check(CLI::Range(1u, kLargestBatch));
-  list("--prefill", &prefills_,
-       "Lengths of prompts to read; 0: none [512,2048,8192]")
-      ->check(CLI::Range(0u, kMostTokens));
+  AddList(*verb, "--depth", &depths_, 0, kMostTokens,
+          "Tokens cached before decoding [0,2048,8192]");
+  AddList(*verb, "--batch", &batches_, 1, kLargestBatch,
+          "Sequences per decode step [1]");
+  AddList(*verb, "--prefill", &prefills_, 0, kMostTokens,
+          "Lengths of prompts to read; 0: none [512,2048,8192]");
   verb->add_option("--gen", gen_tokens_,
                    "Decode steps per row; 0: no decode rows [128]")
       ->type_name("N")
-      ->check(CLI::Range(0u, kMostTokens));
-  list("--budget", &budgets_, "Budgets [full,25%]");
-  list("--kv-type", &kv_types_, "Element types of the cache [f16]");
+      ->check(WholeNumber(0, kMostTokens));
+  AddList(*verb, "--budget", &budgets_, "Budgets [full,25%]");
+  AddList(*verb, "--kv-type", &kv_types_, "Element types of the cache [f16]");
   verb->add_flag("--teacher-forced", teacher_forced_,
                  "Feed the text of the demo instead of random tokens");
   config_.AddTo(*verb, ConfigArguments::Offer::kFileOnly);

@@ -151,8 +151,8 @@ std::string GapsText(const std::vector<std::vector<uint32_t>>& held,
     }
     ++gaps.back().n;
   }
-  std::string out = "\nLeft every layer and head: " + FormatCount(n_left) +
-                    (n_left == 1 ? " token" : " tokens");
+  std::string out =
+      "\nLeft every layer and head: " + FormatCount(n_left, "token");
   if (gaps.empty()) return out + "\n";
   std::stable_sort(gaps.begin(), gaps.end(),
                    [](const Gap& a, const Gap& b) { return a.n > b.n; });

@@ -189,7 +189,7 @@ void ChatVerb::AddTo(CLI::App& app) {
   verb->add_option("-n,--new-tokens", max_reply_tokens_,
                    "Most tokens of one reply [512]")
       ->type_name("N")
-      ->check(CLI::Range(1u, 1u << 24));
+      ->check(WholeNumber(1, 1u << 24));
   config_.AddTo(*verb, ConfigArguments::Offer::kAll);
   sampler_.AddTo(*verb);
   verb->footer(
@@ -217,6 +217,11 @@ ExitCode ChatVerb::Run(Output& out, Interrupt& interrupt) const {
   const auto engine = OpenEngine(*options, interrupt);
   if (!engine.ok()) return out.Fail(engine.status());
 
+  if (!(*engine)->tokenizer().has_chat_template()) {
+    return out.Fail(
+        InvalidArgument("chat: the model carries no chat template; lkv run "
+                        "continues plain text with it"));
+  }
   ConversationOptions conversation;
   conversation.cache = configuration->cache();
   conversation.sampler = std::move(*sampler);

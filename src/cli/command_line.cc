@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/printable_text.h"
 #include "cli/bench_verb.h"
 #include "cli/chat_verb.h"
 #include "cli/config_verb.h"
@@ -16,67 +15,20 @@
 #include "cli/help_formatter.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "cli/parse_error.h"
 #include "cli/run_verb.h"
 #include "engine/admission.h"
-#include "options/suggestion.h"
 
 namespace lkv::cli {
 namespace {
 
-// The verb (or verb and sub-verb) that the words have reached, for messages.
-const CLI::App& DeepestVerb(const CLI::App& app) {
-  const auto verbs = app.get_subcommands();
-  return verbs.empty() ? app : DeepestVerb(*verbs.front());
-}
-
-std::string PathOf(const CLI::App& verb) {
-  if (verb.get_parent() == nullptr) return "lkv";
-  return PathOf(*verb.get_parent()) + " " + verb.get_name();
-}
-
-// The first word that stands where a verb belongs and is none; empty when the
-// error is of another kind.
-std::string WrongVerb(const CLI::App& verb, const CLI::ParseError& error) {
-  if (error.get_name() != "RequiredError") return {};
-  const std::vector<std::string> words = verb.remaining();
-  return words.empty() ? std::string() : words.front();
-}
-
-// CLI11's words, but for two that it says of every option alike.
-std::string WordsOf(const CLI::ParseError& error) {
-  const std::string words = error.what();
-  constexpr std::string_view kTwice = ": At Most 1 required but received ";
-  constexpr std::string_view kNoValue = ": 1 required ";
-  if (const size_t at = words.find(kTwice); at != std::string::npos) {
-    return words.substr(0, at) + ": given " + words.substr(at + kTwice.size()) +
-           " times, give it once";
+// A flag is given or not: --json=false would mean one thing here and another
+// to whoever looks for the bare word.
+void RefuseValuesOfFlags(CLI::App& verb) {
+  for (CLI::Option* option : verb.get_options()) {
+    if (option->get_expected_max() == 0) option->disable_flag_override();
   }
-  const size_t at = words.find(kNoValue);
-  if (at != std::string::npos && words.ends_with(" missing")) {
-    return words.substr(0, at) + ": stands without its value";
-  }
-  return words;
-}
-
-Status ExplainParseError(const CLI::App& app, const CLI::ParseError& error) {
-  const CLI::App& verb = DeepestVerb(app);
-  const std::string path = PathOf(verb);
-  std::string thing = path == "lkv" ? "command line" : path.substr(4);
-  const std::string wrong = WrongVerb(verb, error);
-  if (wrong.empty()) {
-    return InvalidArgument(thing + ": " + WordsOf(error) + "; " + path +
-                           " -h shows what it takes");
-  }
-  std::vector<std::string> names;
-  for (const CLI::App* sub : verb.get_subcommands({})) {
-    names.push_back(sub->get_name());
-  }
-  const std::vector<std::string_view> known(names.begin(), names.end());
-  const std::string_view nearest = NearestWord(wrong, known);
-  return InvalidArgument(
-      thing + ": unknown verb " + Quoted(wrong) + "; " +
-      (nearest.empty() ? path + " -h lists them"
-                       : "did you mean '" + std::string(nearest) + "'?"));
+  for (CLI::App* sub : verb.get_subcommands({})) RefuseValuesOfFlags(*sub);
 }
 
 // From the bare words: one that cannot be parsed may stand before --json.
@@ -113,6 +65,7 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
   demo.AddTo(app);
   bench.AddTo(app);
   config.AddTo(app);
+  RefuseValuesOfFlags(app);
 
   Interrupt interrupt;
   Output out(FormatOf({argv, argv + argc}), interrupt);

@@ -63,6 +63,13 @@ TEST(CommandLineTest, WrongUseIsSaidInOneLineWithExitCode2) {
                           {"run", "-p", "a", "--system", "b"},
                           {"run", "-p", ""},
                           {"bench", "speed", "--depth", "deep"},
+                          {"bench", "speed", "--depth", "1,,2"},
+                          {"bench", "speed", "--depth", "1,"},
+                          {"bench", "speed", "--budget", ",full"},
+                          {"bench", "speed", "--batch", "0"},
+                          {"demo", "--policies", "lru,,random"},
+                          {"run", "-p", "a", "--json=false"},
+                          {"run", "-p", "a", "-x"},
                           {"bench", "kernels", "--filter", "no such kernel"},
                           {"bench", "kernels", "--passes", "0"},
                           {"bench", "speed", "--budget", "full,much"},
@@ -80,6 +87,67 @@ TEST(CommandLineTest, AnOptionGivenTwiceOrWithoutItsValueIsNamed) {
   EXPECT_NE(RunLkv({"config", "show", "--budget"})
                 .err.find("config show: --budget: stands without its value; "),
             std::string::npos);
+}
+
+TEST(CommandLineTest, WhatIsWrongIsSaidInPlainWords) {
+  const std::pair<Words, std::string> cases[] = {
+      {{"run", "--bugdet", "3"},
+       "run: unknown option '--bugdet'; did you mean '--budget'?"},
+      {{"run", "--budgett=5"},
+       "run: unknown option '--budgett'; did you mean '--budget'?"},
+      {{"run", "-p", "a", "--recent-tokens", "64"},
+       "run: unknown option '--recent-tokens'; write --set "
+       "recent_tokens=VALUE"},
+      {{"--jsn", "config", "show"},
+       "command line: unknown option '--jsn'; lkv -h shows what it takes"},
+      {{"run", "--unheard-of", "3"},
+       "run: unknown option '--unheard-of'; lkv run -h shows what it takes"},
+      {{"config", "show", "extra"},
+       "config show: 'extra' stands where nothing belongs; lkv config show -h "
+       "shows what it takes"},
+      {{"run", "-n", "abc"},
+       "run: --new-tokens: 'abc' is no whole number from 0 to 16777216; lkv "
+       "run -h shows what it takes"},
+      {{"run", "-n", "5.5"},
+       "run: --new-tokens: '5.5' is no whole number from 0 to 16777216; lkv "
+       "run -h shows what it takes"},
+      {{"run", "--temp", "cold"},
+       "run: --temp: 'cold' is no number that it takes; lkv run -h shows what "
+       "it takes"},
+      {{"run", "--activations", "low"},
+       "run: --activations: 'low' is none of auto | high; lkv run -h shows "
+       "what it takes"},
+      {{"run", "-p", "a", "-f", "b"},
+       "run: --prompt: cannot stand beside --file; lkv run -h shows what it "
+       "takes"},
+      {{"config", "check"},
+       "config check: file: is missing; lkv config check -h shows what it "
+       "takes"},
+      {{"config", "show", "--json=false"},
+       "config show: --json: takes no value; lkv config show -h shows what it "
+       "takes"},
+      {{"bench", "speed", "--depth", "1,,2"},
+       "bench speed: --depth: '1,,2' has an empty place in its list; lkv bench "
+       "speed -h shows what it takes"},
+      {{"bench", "speed", "--depth", "1,x"},
+       "bench speed: --depth: 'x' is no whole number from 0 to 1048576; lkv "
+       "bench speed -h shows what it takes"}};
+  for (const auto& [words, message] : cases) {
+    SCOPED_TRACE(testing::PrintToString(words));
+    EXPECT_EQ(RunLkv(words).err, "lkv: " + message + "\n");
+  }
+}
+
+TEST(CommandLineTest, HelpShowsNoTypesOfTheParser) {
+  for (const Words& words : std::vector<Words>{{"run", "-h"},
+                                               {"bench", "speed", "-h"},
+                                               {"bench", "kernels", "-h"},
+                                               {"demo", "-h"}}) {
+    const std::string help = RunLkv(words).out;
+    EXPECT_EQ(help.find("UINT"), std::string::npos) << help;
+    EXPECT_EQ(help.find(":{"), std::string::npos) << help;
+    EXPECT_NE(help.find("-h, --help"), std::string::npos) << help;
+  }
 }
 
 // The model is none, so what is wrong must have been said before it was read.

@@ -114,6 +114,9 @@ std::string DemoAsText(const DemoReport& report, const DemoOptions& options) {
     for (const std::string& line : WrapText(sentence, 78)) out += line + "\n";
   }
   if (options.question.empty()) return out;
+  if (!report.no_question.empty()) {
+    return out + "\nNo question was asked: " + report.no_question + ".\n";
+  }
 
   out += "\nAsked about the text: " + options.question + "\n";
   for (const DemoRow& row : report.rows) {
@@ -136,7 +139,8 @@ Json DemoAsJson(const DemoReport& report, const DemoOptions& options) {
   return {{"context_tokens", report.context_tokens},
           {"forced_tokens", report.forced_tokens},
           {"budget", FormatBudget(options.cache.budget)},
-          {"question", options.question},
+          {"question",
+           report.no_question.empty() ? Json(options.question) : Json()},
           {"rows", rows},
           {"noise_floor", FidelityAsJson(report.noise_floor)},
           {"reading", Reading(report)}};

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "cli/demo_report.h"
+#include "cli/exit_code.h"
 #include "cli/json_document.h"
+#include "cli/number_text.h"
 #include "cli/open_engine.h"
 #include "cli/prompt_arguments.h"
 #include "options/budget_text.h"
@@ -19,22 +21,19 @@ void DemoVerb::AddTo(CLI::App& app) {
                    "Budget of every row but the first [25%]: " +
                        std::string(kBudgetForms))
       ->type_name("SIZE");
-  verb->add_option("--policies", policies_,
-                   "Rows below the full cache [lru,lookahead]")
-      ->delimiter(',')
-      ->type_name("LIST")
-      ->allow_extra_args(false);
+  AddList(*verb, "--policies", &policies_,
+          "Rows below the full cache [lru,lookahead]");
   verb->add_option("--context", context_tokens_,
                    "Tokens of the text that are read as a prompt [4096]")
       ->type_name("N")
-      ->check(CLI::Range(1u, 1u << 24));
+      ->check(WholeNumber(1, 1u << 24));
   auto* file = verb->add_option("-f,--file", text_file_,
                                 "Another text; then no question is asked")
                    ->type_name("FILE")
                    ->check(NamesSomething());
   verb->add_flag("--source-table", source_table_,
-                 "The conditions of the source document's comparison: 1,024 "
-                 "tokens in, 2,048 out")
+                 "The conditions of a comparison in the design sketch that "
+                 "this project grew out of: 1,024 tokens in, 2,048 out")
       ->excludes(file);
   config_.AddTo(*verb, ConfigArguments::Offer::kFileOnly);
   verb->add_flag("--json", json_, "Print one JSON document");
@@ -75,8 +74,29 @@ Result<DemoOptions> DemoVerb::ReadOptions() const {
   return options;
 }
 
+// Shortens what is read as a prompt to what the model can hold with the tokens
+// that follow, and says so.
+Status DemoVerb::FitIntoTrained(uint32_t trained_tokens,
+                                DemoOptions* options) const {
+  const uint32_t forced = options->forced_tokens;
+  if (trained_tokens <= forced) {
+    return InvalidArgument("demo: needs more than " + FormatCount(forced) +
+                           " tokens, but the model was trained for " +
+                           FormatCount(trained_tokens) +
+                           "; choose a model for longer texts");
+  }
+  const uint32_t most = trained_tokens - forced;
+  if (options->context_tokens <= most) return {};
+  PrintError("demo: the model was trained for " + FormatCount(trained_tokens) +
+             " tokens, so " + FormatCount(most) + " are read instead of " +
+             FormatCount(options->context_tokens) + ", and " +
+             FormatCount(forced) + " follow");
+  options->context_tokens = most;
+  return {};
+}
+
 ExitCode DemoVerb::Run(Output& out, Interrupt& interrupt) const {
-  const auto options = ReadOptions();
+  auto options = ReadOptions();
   if (!options.ok()) return out.Fail(options.status());
   auto engine_options = model_.ToEngineOptions();
   if (!engine_options.ok()) return out.Fail(engine_options.status());
@@ -84,12 +104,27 @@ ExitCode DemoVerb::Run(Output& out, Interrupt& interrupt) const {
   const auto engine = OpenEngine(*engine_options, interrupt);
   if (!engine.ok()) return out.Fail(engine.status());
 
+  const uint32_t trained = (*engine)->architecture().trained_context_tokens;
+  if (Status s = FitIntoTrained(trained, &*options); !s.ok()) {
+    return out.Fail(s);
+  }
+
   Progress progress("demo");
   const auto report = RunDemo(
-      **engine, *options, [&](std::string_view what) { progress.Show(what); },
+      **engine, *options,
+      [&](const DemoProgress& now) {
+        progress.Show(now.done_tokens, now.total_tokens, now.what);
+      },
       [&] { return interrupt.Requested(); });
   progress.Erase();
   if (!report.ok()) return out.Fail(report.status());
+  if (report->context_tokens < options->context_tokens) {
+    PrintError("demo: the text is shorter than " +
+               FormatCount(options->context_tokens) + " and " +
+               FormatCount(options->forced_tokens) + " tokens, so " +
+               FormatCount(report->context_tokens) + " are read and " +
+               FormatCount(report->forced_tokens) + " follow");
+  }
   out.Write(json_ ? DumpJson(DemoAsJson(*report, *options))
                   : DemoAsText(*report, *options));
   return ExitCode::kDone;

@@ -21,6 +21,7 @@ class DemoVerb {
 
  private:
   Result<DemoOptions> ReadOptions() const;
+  Status FitIntoTrained(uint32_t trained_tokens, DemoOptions* options) const;
 
   ModelArguments model_;
   ConfigArguments config_;

@@ -93,16 +93,16 @@ std::string ReportAsText(const GenerationReport& report) {
   const SequenceStats& kv = g.kv;
   std::string out;
 
-  out += "prompt     " + FormatCount(times.prefill_tokens);
+  out += "prompt     ";
   if (times.prefill_tokens < report.prompt_tokens) {
-    out += " of " + FormatCount(report.prompt_tokens);
+    out += FormatCount(times.prefill_tokens) + " of ";
   }
-  out += " tokens";
+  out += FormatCount(report.prompt_tokens, "token");
   if (times.prefill_s > 0) {
     out += " in " + FormatSeconds(times.prefill_s) + ", " +
            FormatRate(times.PrefillRate());
   }
-  out += "\ngenerated  " + FormatCount(g.tokens.size()) + " tokens";
+  out += "\ngenerated  " + FormatCount(g.tokens.size(), "token");
   if (!times.step_us.empty()) out += ", " + FormatRate(times.DecodeRate());
   out += ", " + StopReasonText(g.stop_reason) + "\n";
   if (!times.step_us.empty()) {
@@ -119,15 +119,25 @@ std::string ReportAsText(const GenerationReport& report) {
   out += "           " + FormatBytes(kv.resident_bytes_max) +
          " resident at most; keeping everything takes " +
          FormatBytes(kv.full_bytes) + "\n";
+  if (kv.full_bytes < kv.resident_bytes_max) {
+    out +=
+        "           (more than everything: pages are part-filled, and their "
+        "tables count)\n";
+  }
   out += "           evicted " + FormatCount(kv.evicted_tokens) + " of " +
-         FormatCount(kv.n_tokens) + " tokens; the last step read " +
+         FormatCount(kv.n_tokens, "token") + "; the last step read " +
          FormatBytes(kv.read_bytes_last_step) + "\n";
 
   if (report.hit) {
-    out += "hit rate   mass " + FormatFixed(report.hit->mass, 3) + ", top-k " +
-           FormatFixed(report.hit->topk, 3) + ", raw " +
-           FormatFixed(report.hit->raw, 3) + " over " +
-           FormatCount(report.hit->sampled_steps) + " sampled steps\n";
+    const HitRates& hit = *report.hit;
+    out += "hit rate   " + FormatPercent(hit.mass) +
+           " of the attention to tokens that may be evicted was kept\n" +
+           "           " + FormatPercent(hit.topk) +
+           " of those tokens that hold 90 % of it\n" + "           " +
+           FormatPercent(hit.raw) +
+           " of all attention, first and newest tokens included\n" +
+           "           (measured at " + FormatCount(hit.sampled_steps, "step") +
+           ")\n";
   }
   return out;
 }

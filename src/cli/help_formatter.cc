@@ -27,6 +27,10 @@ std::string HelpFormatter::make_option(const CLI::Option* option,
                                        bool is_positional) const {
   std::string name = make_option_name(option, is_positional);
   if (option->get_expected_max() > 0) name += ' ' + option->get_type_name();
+  // As manual pages write it.
+  if (const size_t comma = name.find(",-"); comma != name.npos) {
+    name.insert(comma + 1, " ");
+  }
   return TwoColumns(name, option->get_description());
 }
 

@@ -16,6 +16,10 @@ std::string FormatCount(uint64_t n) {
   return text;
 }
 
+std::string FormatCount(uint64_t n, std::string_view thing) {
+  return FormatCount(n) + " " + std::string(thing) + (n == 1 ? "" : "s");
+}
+
 std::string FormatFixed(double value, int decimals) {
   std::array<char, 64> buffer;
   const int n =

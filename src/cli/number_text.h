@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace lkv::cli {
 
-std::string FormatCount(uint64_t n);                  // "6,000"
+std::string FormatCount(uint64_t n);  // "6,000"
+// "1 token", "6,000 tokens": `thing` in the singular.
+std::string FormatCount(uint64_t n, std::string_view thing);
 std::string FormatFixed(double value, int decimals);  // "3.14"
 std::string FormatSignificant(double value);          // "0.00123", "1.2e-07"
 std::string FormatSeconds(double seconds);            // "2.41 s", "38 ms"

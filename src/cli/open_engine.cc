@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/machine.h"
+#include "cli/arguments.h"
 #include "cli/exit_code.h"
 #include "cli/output.h"
 
@@ -27,6 +28,7 @@ Result<std::unique_ptr<Engine>> OpenEngine(const EngineOptions& options,
       PrintError(options.model_path + ": " + note);
     }
   }
+  if (!engine.ok()) return InOptionNames(engine.status());
   return engine;
 }
 

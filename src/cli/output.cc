@@ -67,13 +67,13 @@ ExitCode Output::Finish(ExitCode code) const {
 
 bool StdinIsTerminal() { return isatty(STDIN_FILENO) == 1; }
 
-void Progress::Show(uint64_t done, uint64_t total) {
+void Progress::Show(uint64_t done, uint64_t total, std::string_view what) {
   constexpr uint64_t kCells = 24;
   const uint64_t filled =
       total == 0 ? kCells : std::min(kCells, done * kCells / total);
   Draw(label_ + "  " + std::string(filled, '#') +
        std::string(kCells - filled, '.') + "  " + FormatCount(done) + " / " +
-       FormatCount(total));
+       FormatCount(total) + (what.empty() ? "" : "  " + Printable(what)));
 }
 
 void Progress::Show(std::string_view what) {

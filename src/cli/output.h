@@ -46,7 +46,7 @@ class Output {
 
 bool StdinIsTerminal();
 
-// "prefill  ######....  2,048 / 6,000", redrawn in place and erased at the end.
+// "prompt  ######....  2,048 / 6,000", redrawn in place and erased at the end.
 // Does nothing unless stderr is a terminal.
 class Progress {
  public:
@@ -55,7 +55,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void Show(uint64_t done, uint64_t total);
+  // `what` stands behind the bar: the part of the work that is under way.
+  void Show(uint64_t done, uint64_t total, std::string_view what = {});
   // A line without a bar, for work of unknown length.
   void Show(std::string_view what);
   void Erase();

@@ -53,11 +53,10 @@ void PromptArguments::AddTo(CLI::App& app) {
       ->check(NamesSomething())
       ->excludes(text);
   app.add_flag("--chat", chat_,
-               "Take the prompt as the user's turn of a chat, by the model's "
-               "chat template");
+               "Take the prompt as the user's turn of a chat, in the form of "
+               "the model's template, without its default system text");
   app.add_option("--system", system_,
-                 "System prompt, with --chat; default: none, also where the "
-                 "template has one")
+                 "System prompt, with --chat; default: none")
       ->type_name("TEXT");
 }
 

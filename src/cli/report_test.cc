@@ -59,7 +59,8 @@ TEST(GenerationReportTest, HitRatesAppearOnceMeasured) {
   const GenerationReport report{generation, 6000, {}, hit};
   EXPECT_EQ(ReportAsJson(report)["hit"]["mass"], 0.75);
   EXPECT_EQ(ReportAsJson(report)["hit"]["sampled_steps"], 9);
-  EXPECT_NE(ReportAsText(report).find("mass 0.750"), std::string::npos);
+  EXPECT_NE(ReportAsText(report).find("hit rate   75.0 % of the attention"),
+            std::string::npos);
 }
 
 TEST(GenerationReportTest, TextFitsATerminalAndSaysHowFarPrefillCame) {
@@ -72,6 +73,29 @@ TEST(GenerationReportTest, TextFitsATerminalAndSaysHowFarPrefillCame) {
   EXPECT_NE(
       ReportAsText({generation, 9000, {}, {}}).find("6,000 of 9,000 tokens"),
       std::string::npos);
+}
+
+TEST(GenerationReportTest, OneTokenIsNoPlural) {
+  Generation generation = SomeGeneration();
+  generation.tokens = {1};
+  generation.times.prefill_tokens = 1;
+  HitRates hit;
+  hit.sampled_steps = 1;
+  const std::string text = ReportAsText({generation, 1, {}, hit});
+  EXPECT_NE(text.find("prompt     1 token in"), std::string::npos) << text;
+  EXPECT_NE(text.find("generated  1 token,"), std::string::npos) << text;
+  EXPECT_NE(text.find("at 1 step)"), std::string::npos) << text;
+  ExpectNoLineBeyond80(text);
+}
+
+TEST(GenerationReportTest, MoreMemoryThanEverythingTakesIsExplained) {
+  Generation generation = SomeGeneration();
+  EXPECT_EQ(ReportAsText({generation, 1, {}, {}}).find("part-filled"),
+            std::string::npos);
+  generation.kv.full_bytes = kMiB;
+  const std::string text = ReportAsText({generation, 1, {}, {}});
+  EXPECT_NE(text.find("part-filled"), std::string::npos) << text;
+  ExpectNoLineBeyond80(text);
 }
 
 TEST(GenerationReportTest, NothingDecodedIsNoDivisionByZero) {
@@ -146,6 +170,12 @@ TEST(DemoReportTest, EveryPolicysAnswerFollowsTheQuestion) {
         "  lookahead   A lamp of brass.\n"}) {
     EXPECT_NE(text.find(line, question), std::string::npos) << text;
   }
+  DemoReport unasked = SomeReport();
+  unasked.no_question = "no template";
+  const std::string why = DemoAsText(unasked, options);
+  EXPECT_NE(why.find("No question was asked: no template.\n"),
+            std::string::npos);
+  EXPECT_EQ(why.find("A lamp"), std::string::npos);
   options.question.clear();
   EXPECT_EQ(DemoAsText(SomeReport(), options).find("A lamp"),
             std::string::npos);

@@ -46,6 +46,61 @@ TEST(DemoTest, RowsAreTheFullCacheAndThePoliciesAskedFor) {
   EXPECT_EQ(document["context_tokens"], 480);
 }
 
+TEST(DemoTest, WhyLessIsReadThanAskedForIsSaid) {
+  const ChildResult result = RunLkv(
+      WithModel({"demo", "-f", LKV_SOURCE_DIR "/CMakeLists.txt", "--context",
+                 "100000", "--budget", "75%", "--policies", "lru"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const char* note :
+       {"lkv: demo: the model was trained for 8,192 tokens, so 7,936 are read "
+        "instead of 100,000, and 256 follow\n",
+        "lkv: demo: the text is shorter than 7,936 and 256 tokens, so "}) {
+    EXPECT_NE(result.err.find(note), std::string::npos) << result.err;
+  }
+}
+
+// A copy of the model with some bytes of its head replaced by as many others.
+class ChangedModel {
+ public:
+  ChangedModel(std::string_view from, std::string_view to)
+      : path_(testing::TempDir() + "lkv_changed.gguf") {
+    EXPECT_EQ(from.size(), to.size());
+    std::filesystem::copy_file(
+        TestModelPath(), path_,
+        std::filesystem::copy_options::overwrite_existing);
+    std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+    std::string head(4 << 20, '\0');
+    file.read(head.data(), static_cast<std::streamsize>(head.size()));
+    const size_t at = head.find(from);
+    EXPECT_NE(at, head.npos);
+    file.seekp(static_cast<std::streamoff>(at));
+    file << to;
+  }
+  ~ChangedModel() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+TEST(DemoTest, WithoutAChatTemplateNoQuestionIsAsked) {
+  const ChangedModel model("tokenizer.chat_template",
+                           "tokenizer.chat_templat_");
+  const ChildResult demo =
+      RunLkv({"demo", "-m", model.path(), "--context", "480", "--budget", "75%",
+              "--policies", "lru"});
+  EXPECT_EQ(demo.exit_code, 0) << demo.err;
+  EXPECT_NE(demo.out.find("No question was asked: chat: the model carries no "
+                          "chat template."),
+            std::string::npos)
+      << demo.out;
+  const ChildResult chat = RunLkv({"chat", "-m", model.path()});
+  EXPECT_EQ(chat.exit_code, 2);
+  EXPECT_NE(chat.err.find("no chat template; lkv run continues"),
+            std::string::npos)
+      << chat.err;
+}
+
 TEST(RunTest, WhatCannotFitIsRefusedBeforeTheWeightsAreRead) {
   const std::string damaged = testing::TempDir() + "damaged_weights.gguf";
   std::filesystem::copy_file(TestModelPath(), damaged,
@@ -156,8 +211,16 @@ TEST(RunTest, ABudgetThatIsTooSmallIsRefusedWithTheSmallest) {
   const ChildResult result =
       RunLkv(WithModel({"run", "-n", "4", "--budget", "16"}), options);
   EXPECT_EQ(result.exit_code, 2) << result.err;
-  EXPECT_NE(result.err.find("budget"), std::string::npos);
   EXPECT_EQ(result.out, "");
+  // What the message names can be typed: a bare number would be tokens.
+  const size_t at = result.err.find("use at least ");
+  ASSERT_NE(at, std::string::npos) << result.err;
+  const size_t end = result.err.find(' ', at + 13);
+  const std::string smallest = result.err.substr(at + 13, end - at - 13);
+  EXPECT_TRUE(smallest.ends_with('B')) << smallest;
+  EXPECT_EQ(RunLkv(WithModel({"run", "-n", "4", "--budget", smallest}), options)
+                .exit_code,
+            0);
 }
 
 TEST(RunTest, AShareThatIsTooSmallIsRaisedWithANotice) {
@@ -176,8 +239,19 @@ TEST(RunTest, APromptBeyondTheTrainedLengthIsRefusedWithBothNumbers) {
   const ChildResult result = RunLkv(WithModel({"run", "-n", "1"}), options);
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_NE(result.err.find("8192"), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("allow_beyond_trained"), std::string::npos)
+  EXPECT_NE(result.err.find("or --allow-beyond-trained\n"), std::string::npos)
       << result.err;
+}
+
+TEST(RunTest, RefusalsNameOptionsNotFields) {
+  const auto error = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"run", "-p", "a"});
+    return RunLkv(WithModel(words)).err;
+  };
+  EXPECT_NE(error({"--ctx", "9000"}).find("lkv: --ctx: 9000 is more than"),
+            std::string::npos);
+  EXPECT_NE(error({"--ctx", "100", "-n", "200"}).find("or raise --ctx\n"),
+            std::string::npos);
 }
 
 TEST(RunTest, ATruncatedModelIsNamed) {

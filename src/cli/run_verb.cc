@@ -36,7 +36,7 @@ void RunVerb::AddTo(CLI::App& app) {
   verb->add_option("-n,--new-tokens", max_new_tokens_,
                    "Most tokens to generate; 0 only reads the prompt [256]")
       ->type_name("N")
-      ->check(CLI::Range(0u, 1u << 24));
+      ->check(WholeNumber(0, 1u << 24));
   verb->add_flag("--ignore-eos", ignore_eos_,
                  "Generate all N tokens, past the end of the text");
   config_.AddTo(*verb, ConfigArguments::Offer::kAll);
@@ -109,7 +109,7 @@ ExitCode RunVerb::Answer(Engine& engine, const Inputs& inputs,
                          const Interrupt& interrupt) const {
   const SequenceOptions& admission = request.admission;
   const auto sequence = engine.Start(admission);
-  if (!sequence.ok()) return out.Fail(sequence.status());
+  if (!sequence.ok()) return out.Fail(InOptionNames(sequence.status()));
   NoticeRaisedBudget(admission, engine.architecture().kv_shape(),
                      (*sequence)->stats());
 

@@ -9,6 +9,7 @@
 #include "base/types.h"
 #include "eval/forced_run.h"
 #include "eval/hit_rate.h"
+#include "options/option_table.h"
 
 namespace lkv {
 namespace {
@@ -48,11 +49,11 @@ class LogitsLog {
 class Demo {
  public:
   Demo(Engine& engine, const DemoOptions& options,
-       const std::function<void(std::string_view)>& stage,
+       const std::function<void(const DemoProgress&)>& progress,
        const std::function<bool()>& cancelled)
       : engine_(engine),
         options_(options),
-        stage_(stage),
+        progress_(progress),
         cancelled_(cancelled),
         shape_(engine.architecture().kv_shape()) {
     for (PolicyName policy : options.policies) {
@@ -77,7 +78,8 @@ class Demo {
   };
 
   Status SplitText();
-  Status PrepareQuestion();
+  // Leaves the prompt empty when no question can be asked.
+  void PrepareQuestion();
   // Admits every sequence to come, so that what cannot be is refused at once.
   Status CheckAdmission();
   Result<std::unique_ptr<PolicyRun>> RunPolicy(const CacheOptions& cache);
@@ -96,19 +98,29 @@ class Demo {
     if (policy == PolicyName::kFull) cache.budget = Budget{};
     return cache;
   }
-  void Announce(std::string_view what) const {
-    if (stage_) stage_(what);
+  // Tokens of the sequence that is running now.
+  void Report(uint64_t n_done) const {
+    if (progress_) progress_({under_way_, n_finished_ + n_done, n_total_});
   }
+  void BeginRun(std::string what) {
+    under_way_ = std::move(what);
+    Report(0);
+  }
+  void EndRun(uint64_t n_tokens) { n_finished_ += n_tokens; }
 
   Engine& engine_;
   const DemoOptions& options_;
-  const std::function<void(std::string_view)>& stage_;
+  const std::function<void(const DemoProgress&)>& progress_;
   const std::function<bool()>& cancelled_;
   const KvShape shape_;
   std::vector<int32_t> tokens_;
   ForcedPart part_;                   // inside tokens_
   std::vector<PolicyName> policies_;  // each once, without the full cache
   Request question_;  // its cache is that of the row that is asked
+  std::string no_question_;
+  std::string under_way_;
+  uint64_t n_finished_ = 0;  // tokens of the runs that ended
+  uint64_t n_total_ = 0;
 };
 
 Status Demo::SplitText() {
@@ -145,7 +157,8 @@ Result<std::unique_ptr<Demo::PolicyRun>> Demo::RunPolicy(
     if (evicts && step % kSampleEvery == 1) run->residency.Record(sequence);
   };
   Result<std::unique_ptr<Sequence>> sequence = StartAndRunForced(
-      engine_, {&part_, 1}, OptionsFor({&part_, 1}, cache), log, cancelled_);
+      engine_, {&part_, 1}, OptionsFor({&part_, 1}, cache), log,
+      [&](uint32_t n_done) { Report(n_done); }, cancelled_);
   if (!sequence.ok()) return sequence.status();
 
   const StepTimes& times = (*sequence)->times();
@@ -174,10 +187,10 @@ Status Demo::RunShadow(std::span<const std::unique_ptr<PolicyRun>> runs) {
     }
   };
   engine_.SetObserver(&meter);
-  Result<std::unique_ptr<Sequence>> shadow =
-      StartAndRunForced(engine_, {&part_, 1},
-                        OptionsFor({&part_, 1}, OptionsOf(PolicyName::kFull)),
-                        compare, cancelled_);
+  Result<std::unique_ptr<Sequence>> shadow = StartAndRunForced(
+      engine_, {&part_, 1},
+      OptionsFor({&part_, 1}, OptionsOf(PolicyName::kFull)), compare,
+      [&](uint32_t n_done) { Report(n_done); }, cancelled_);
   engine_.SetObserver(nullptr);
   if (!shadow.ok()) return shadow.status();
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -189,17 +202,28 @@ Status Demo::RunShadow(std::span<const std::unique_ptr<PolicyRun>> runs) {
   return Status();
 }
 
-Status Demo::PrepareQuestion() {
-  if (options_.question.empty()) return Status();
+void Demo::PrepareQuestion() {
+  if (options_.question.empty()) return;
   const std::string content = options_.text + "\n\n" + options_.question;
   const ChatMessage message{"user", content};
   Result<TokenizedChat> chat =
       engine_.tokenizer().TokenizeChat({&message, 1}, Tokenizer::Reply::kBegin);
-  if (!chat.ok()) return chat.status();
+  if (!chat.ok()) {
+    // What to do about it is not for this place.
+    const std::string_view why = chat.status().message();
+    no_question_ = why.substr(0, why.find("; "));
+    return;
+  }
+  const uint32_t trained = engine_.architecture().trained_context_tokens;
+  if (chat->tokens.size() + options_.answer_tokens > trained) {
+    no_question_ = "the whole text is longer than the " +
+                   std::to_string(trained) +
+                   " tokens the model was trained for";
+    return;
+  }
   question_.prompt = std::move(chat->tokens);
   if (options_.cache.pin_system) question_.pinned = std::move(chat->pinned);
   question_.max_new_tokens = options_.answer_tokens;
-  return Status();
 }
 
 Status Demo::CheckAdmission() {
@@ -209,7 +233,7 @@ Status Demo::CheckAdmission() {
     Status s =
         engine_.Start(OptionsFor({&part_, 1}, OptionsOf(policy))).status();
     if (!s.ok()) return s;
-    if (options_.question.empty()) continue;
+    if (question_.prompt.empty()) continue;
     const Request question = QuestionFor(policy);
     SequenceOptions sequence;
     sequence.cache = question.cache;
@@ -223,8 +247,9 @@ Status Demo::CheckAdmission() {
 }
 
 Status Demo::AnswerQuestion(DemoRow* row) {
-  Result<Generation> reply =
-      engine_.Generate(QuestionFor(row->policy), {}, {}, cancelled_);
+  Result<Generation> reply = engine_.Generate(
+      QuestionFor(row->policy), {}, [&](uint32_t n_done) { Report(n_done); },
+      cancelled_);
   if (!reply.ok()) return reply.status();
   if (reply->stop_reason == StopReason::kCancelled) {
     return Cancelled("demo: stopped on request");
@@ -235,21 +260,27 @@ Status Demo::AnswerQuestion(DemoRow* row) {
 
 Result<DemoReport> Demo::Run() {
   if (Status s = SplitText(); !s.ok()) return s;
-  if (Status s = PrepareQuestion(); !s.ok()) return s;
+  PrepareQuestion();
   if (Status s = CheckAdmission(); !s.ok()) return s;
+  const uint64_t n_tokens = part_.prefill.size() + part_.decode.size();
+  // Beside the policies: full cache, noise floor and shadow.
+  n_total_ = (policies_.size() + 3) * n_tokens +
+             (policies_.size() + 1) * question_.prompt.size();
   std::vector<std::unique_ptr<PolicyRun>> runs;
-  auto run_policy = [&](std::string_view what,
-                        const CacheOptions& cache) -> Status {
-    Announce(what);
+  auto run_policy = [&](std::string what, const CacheOptions& cache) -> Status {
+    BeginRun(std::move(what));
     Result<std::unique_ptr<PolicyRun>> run = RunPolicy(cache);
     if (!run.ok()) return run.status();
+    EndRun(n_tokens);
     runs.push_back(*std::move(run));
     return Status();
   };
   Status s = run_policy("full cache", OptionsOf(PolicyName::kFull));
   if (!s.ok()) return s;
   for (PolicyName policy : policies_) {
-    s = run_policy("policy within the budget", OptionsOf(policy));
+    const CacheOptions cache = OptionsOf(policy);
+    s = run_policy("policy " + FormatOption(*FindOption("policy"), cache),
+                   cache);
     if (!s.ok()) return s;
   }
   CacheOptions other_rounding = OptionsOf(PolicyName::kFull);
@@ -258,8 +289,9 @@ Result<DemoReport> Demo::Run() {
                                : KvTypeName::kF16;
   s = run_policy("noise floor", other_rounding);
   if (!s.ok()) return s;
-  Announce("hit rates and fidelity");
+  BeginRun("hit rates and fidelity");
   if (s = RunShadow(runs); !s.ok()) return s;
+  EndRun(n_tokens);
 
   DemoReport report;
   report.context_tokens = static_cast<uint32_t>(part_.prefill.size());
@@ -267,10 +299,12 @@ Result<DemoReport> Demo::Run() {
   report.noise_floor = runs.back()->row.fidelity;
   runs.pop_back();
   for (const auto& run : runs) report.rows.push_back(std::move(run->row));
-  if (options_.question.empty()) return report;
+  report.no_question = no_question_;
+  if (question_.prompt.empty()) return report;
   for (DemoRow& row : report.rows) {
-    Announce("a question about the text");
+    BeginRun("a question about the text");
     if (s = AnswerQuestion(&row); !s.ok()) return s;
+    EndRun(question_.prompt.size());
   }
   return report;
 }
@@ -285,10 +319,11 @@ DemoOptions SourceTableOptions() {
   return options;
 }
 
-Result<DemoReport> RunDemo(Engine& engine, const DemoOptions& options,
-                           const std::function<void(std::string_view)>& stage,
-                           const std::function<bool()>& cancelled) {
-  return Demo(engine, options, stage, cancelled).Run();
+Result<DemoReport> RunDemo(
+    Engine& engine, const DemoOptions& options,
+    const std::function<void(const DemoProgress&)>& progress,
+    const std::function<bool()>& cancelled) {
+  return Demo(engine, options, progress, cancelled).Run();
 }
 
 }  // namespace lkv

@@ -40,8 +40,8 @@ struct DemoOptions {
   CacheOptions cache;  // policy is replaced
 };
 
-// The conditions of the source document's comparison: 1,024 tokens in, 2,048
-// out, no question.
+// The conditions of a comparison in the design sketch that this project grew
+// out of: 1,024 tokens in, 2,048 out, no question.
 DemoOptions SourceTableOptions();
 
 struct DemoRow {
@@ -63,15 +63,26 @@ struct DemoReport {
   // What another rounding of the same keys and values changes (bf16 instead of
   // f16, or the reverse): differences below it mean nothing.
   Fidelity noise_floor;
+  // Why the question was not asked; empty when it was, or when there was none.
+  std::string no_question;
+};
+
+// How far the demonstration has come.
+struct DemoProgress {
+  std::string_view what;  // what is under way: "full cache", "policy lru"
+  uint64_t done_tokens = 0;
+  uint64_t total_tokens = 0;  // of all runs
 };
 
 // Needs an engine with high activations for the fidelity to mean something
-// (eval/fidelity.h). A shorter text is split in the same proportion. `stage`
-// (may be empty) is told what comes next. kInvalidArgument, before any work: a
-// text that is too short for the split, a budget below what the policies need,
-// a question for a model without a chat template.
-Result<DemoReport> RunDemo(Engine& engine, const DemoOptions& options,
-                           const std::function<void(std::string_view)>& stage,
-                           const std::function<bool()>& cancelled);
+// (eval/fidelity.h). A shorter text is split in the same proportion. No
+// question is asked of a model without a chat template, or when the whole text
+// is longer than the model was trained for. `progress` may be empty.
+// kInvalidArgument, before any work: a text that is too short for the split, a
+// budget below what the policies need.
+Result<DemoReport> RunDemo(
+    Engine& engine, const DemoOptions& options,
+    const std::function<void(const DemoProgress&)>& progress,
+    const std::function<bool()>& cancelled);
 
 }  // namespace lkv

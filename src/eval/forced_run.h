@@ -23,9 +23,11 @@ SequenceOptions OptionsFor(std::span<const ForcedPart> parts,
 
 // Feeds all parts. `after_step` (may be empty) is called after every prefill
 // and every decode step, outside the timed part of the step; the logits then
-// predict the token that comes next.
+// predict the token that comes next. `progress` (may be empty) is told the
+// tokens done, after every chunk of a prefill and every decode step.
 Status RunForced(Sequence& sequence, std::span<const ForcedPart> parts,
                  const std::function<void(const Sequence&)>& after_step,
+                 const std::function<void(uint32_t)>& progress,
                  const std::function<bool()>& cancelled);
 
 // Starts a sequence and feeds it the parts.
@@ -33,6 +35,7 @@ Result<std::unique_ptr<Sequence>> StartAndRunForced(
     Engine& engine, std::span<const ForcedPart> parts,
     const SequenceOptions& options,
     const std::function<void(const Sequence&)>& after_step,
+    const std::function<void(uint32_t)>& progress,
     const std::function<bool()>& cancelled);
 
 }  // namespace lkv

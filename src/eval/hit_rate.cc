@@ -155,8 +155,8 @@ Result<std::vector<HitRates>> MeasureHitRates(
       n_decoded = n_steps;
       if ((n_steps - 1) % options.sample_every == 0) logs[i].Record(sequence);
     };
-    Result<std::unique_ptr<Sequence>> run =
-        StartAndRunForced(engine, parts, policies[i], log, options.cancelled);
+    Result<std::unique_ptr<Sequence>> run = StartAndRunForced(
+        engine, parts, policies[i], log, {}, options.cancelled);
     if (!run.ok()) return run.status();
   }
 
@@ -168,7 +168,7 @@ Result<std::vector<HitRates>> MeasureHitRates(
   full.kv_type = policies[0].cache.kv_type;
   engine.SetObserver(&meter);
   Result<std::unique_ptr<Sequence>> shadow = StartAndRunForced(
-      engine, parts, OptionsFor(parts, full), {}, options.cancelled);
+      engine, parts, OptionsFor(parts, full), {}, {}, options.cancelled);
   engine.SetObserver(nullptr);
   if (!shadow.ok()) return shadow.status();
 

@@ -53,13 +53,29 @@ TEST(DemoTest, RowsCompareThePoliciesWithTheFullCache) {
   options.text.resize(3600);
   options.cache = ShareOf(PolicyName::kLookahead, 0.4);
   std::vector<std::string> stages;
+  uint64_t done_tokens = 0, total_tokens = 0;
   Result<DemoReport> report =
       RunDemo(SharedEngine(), options,
-              [&](std::string_view stage) { stages.emplace_back(stage); }, {});
+              [&](const DemoProgress& now) {
+                EXPECT_GE(now.done_tokens, done_tokens);
+                EXPECT_LE(now.done_tokens, now.total_tokens);
+                done_tokens = now.done_tokens;
+                total_tokens = now.total_tokens;
+                const std::string what(now.what);
+                if (stages.empty() || stages.back() != what) {
+                  stages.push_back(what);
+                }
+              },
+              {});
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_EQ(report->context_tokens, 640u);
   EXPECT_EQ(report->forced_tokens, 32u);
-  EXPECT_FALSE(stages.empty());
+  EXPECT_EQ(stages,
+            (std::vector<std::string>{
+                "full cache", "policy lru", "policy lookahead", "noise floor",
+                "hit rates and fidelity", "a question about the text"}));
+  EXPECT_EQ(done_tokens, total_tokens);
+  EXPECT_EQ(report->no_question, "");
   ASSERT_EQ(report->rows.size(), 3u);
 
   // The full cache agrees with itself exactly: the runs repeat bit for bit.
@@ -126,7 +142,7 @@ TEST(DemoTest, ABudgetBelowTheFloorIsRefusedBeforeAnyWork) {
     options.cache.budget = {Budget::Kind::kTokens, 1.0, budget_tokens};
     uint32_t n_stages = 0;
     Result<DemoReport> report = RunDemo(
-        SharedEngine(), options, [&](std::string_view) { ++n_stages; }, {});
+        SharedEngine(), options, [&](const DemoProgress&) { ++n_stages; }, {});
     EXPECT_EQ(report.status().code(), StatusCode::kInvalidArgument);
     EXPECT_NE(report.status().message().find("budget"), std::string::npos);
     EXPECT_EQ(n_stages, 0u);

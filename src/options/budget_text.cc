@@ -1,5 +1,4 @@
 #include "options/budget_text.h"
-#include "base/printable_text.h"
 
 #include <algorithm>
 #include <array>
@@ -8,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
+
+#include "base/printable_text.h"
 
 namespace lkv {
 namespace {
@@ -51,11 +52,24 @@ Status BadBudget(std::string_view text, std::string_view why) {
                          "; use " + std::string(kBudgetForms));
 }
 
+// The shortest text without an exponent that reads back as `value`.
 std::string ShortDecimal(double value) {
-  std::array<char, 32> buffer;
+  std::array<char, 400> buffer;  // the least double has 324 decimals
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(),
                                  value, std::chars_format::fixed);
   return {buffer.data(), end.ptr};
+}
+
+// In percent. 15 digits undo what dividing by 100 did to the last ones of a
+// double, however small the share is.
+std::string ShortPercent(double share) {
+  std::array<char, 32> rounded;
+  const auto end =
+      std::to_chars(rounded.data(), rounded.data() + rounded.size(),
+                    share * 100, std::chars_format::scientific, 14);
+  double percent = 0;
+  std::from_chars(rounded.data(), end.ptr, percent);
+  return ShortDecimal(percent) + "%";
 }
 
 // The unit that needs the fewest digits to say it exactly.
@@ -117,8 +131,7 @@ std::string FormatBudget(const Budget& budget) {
     case Budget::Kind::kFull:
       return "full";
     case Budget::Kind::kShare:
-      // Twelve digits undo what dividing by 100 did to the last bits.
-      return ShortDecimal(std::round(budget.share * 1e12) / 1e10) + "%";
+      return ShortPercent(budget.share);
     case Budget::Kind::kTokens:
       return std::to_string(budget.amount);
     case Budget::Kind::kBytes:

@@ -18,7 +18,8 @@ inline constexpr std::string_view kBudgetForms =
 // signs. kInvalidArgument otherwise, without a place: the caller knows it.
 Result<Budget> ParseBudget(std::string_view text);
 
-// The inverse: the shortest text that ParseBudget reads back as `budget`.
+// The inverse: the shortest text that ParseBudget reads back as `budget`; of a
+// share, to 15 digits.
 std::string FormatBudget(const Budget& budget);
 
 }  // namespace lkv

@@ -74,9 +74,18 @@ TEST(ParseBudgetTest, RefusesEverythingElse) {
 }
 
 TEST(FormatBudgetTest, GivesTextThatReadsBackTheSame) {
-  for (const char* text : {"full", "25%", "6.25%", "33.3%", "0.1%", "100%",
-                           "2048", "512MiB", "1500MiB", "2GB", "1001B"}) {
+  for (const char* text :
+       {"full", "25%", "6.25%", "33.3%", "0.1%", "100%", "12.3456789012345%",
+        "0.0000000000001%", "2048", "512MiB", "1500MiB", "2GB", "1001B"}) {
     EXPECT_EQ(FormatBudget(*ParseBudget(text)), text);
+  }
+}
+
+TEST(FormatBudgetTest, EveryShareReadsBackToFourteenDigits) {
+  for (double share = 1; share > 1e-300; share *= 0.731) {
+    const std::string text = FormatBudget({Budget::Kind::kShare, share});
+    ASSERT_TRUE(ParseBudget(text).ok()) << text;
+    EXPECT_NEAR(ParseBudget(text)->share / share, 1, 1e-14) << text;
   }
 }
 

@@ -110,6 +110,13 @@ Result<Configuration> Configuration::Load(const ConfigurationLayers& layers) {
   if (!configuration.cache_.enabled) {
     configuration.cache_.policy = PolicyName::kFull;
     configuration.cache_.budget = Budget();
+    const std::string why =
+        "enabled: false, " + configuration.Find("enabled").origin;
+    for (const char* name : {"policy", "budget"}) {
+      EffectiveValue& value = configuration.Find(name);
+      value.text = FormatOption(*value.key, configuration.cache_);
+      value.origin = why;
+    }
   }
   return configuration;
 }

@@ -34,7 +34,9 @@ struct ConfigurationLayers {
 struct EffectiveValue {
   const OptionKey* key = nullptr;
   std::string text;
-  std::string origin;  // as in Setting, or "default"
+  // As in Setting, or "default"; "enabled: false, <origin>" for what that key
+  // overrules.
+  std::string origin;
 };
 
 class Configuration {

@@ -122,15 +122,20 @@ TEST(ConfigurationTest, TheLastOfTwoOnTheCommandLineWins) {
             Budget::Kind::kFull);
 }
 
-TEST(ConfigurationTest, DisabledMeansTheFullCache) {
+TEST(ConfigurationTest, DisabledMeansTheFullCacheAndShowsIt) {
   ConfigurationLayers layers;
-  layers.environment = {{"LKV_ENABLED", "false"}, {"LKV_BUDGET", "25%"}};
+  layers.environment = {{"LKV_ENABLED", "false"}};
+  layers.command_line = {{"budget", "25%", "--budget"}};
   const auto configuration = Configuration::Load(layers);
-  ASSERT_TRUE(configuration.ok());
+  ASSERT_TRUE(configuration.ok()) << configuration.status().message();
   EXPECT_EQ(configuration->cache().policy, PolicyName::kFull);
   EXPECT_EQ(configuration->cache().budget.kind, Budget::Kind::kFull);
-  EXPECT_EQ(ValueOf(*configuration, "budget").text, "25%")
-      << "shown as it was set";
+  for (const char* key : {"policy", "budget"}) {
+    EXPECT_EQ(ValueOf(*configuration, key).text, "full");
+    EXPECT_EQ(ValueOf(*configuration, key).origin,
+              "enabled: false, LKV_ENABLED");
+  }
+  EXPECT_EQ(ValueOf(*configuration, "enabled").origin, "LKV_ENABLED");
 }
 
 TEST(ConfigurationTest, AnUnknownKeyIsAnsweredWithPlaceAndNearestKey) {

@@ -105,7 +105,8 @@ std::vector<OptionKey> MakeTable() {
             Key("window_law", "", Choice<&O::window_law>(),
                 "How a change of attention pattern moves the window",
                 "symmetric: base * 4^(2 sigma(20 (change - threshold)) - 1); "
-                "source: base * (1 + sigma(change - threshold))")),
+                "source: base * (1 + sigma(change - threshold)), as the "
+                "design sketch had it that this project grew out of")),
       Open("the budget",
            Key("base_window", "tokens",
                TokensField{&O::base_window_tokens, &O::base_window_auto},

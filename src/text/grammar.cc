@@ -1,7 +1,9 @@
 #include "text/grammar.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <map>
 #include <optional>
@@ -12,6 +14,7 @@
 #include "base/printable_text.h"
 #include "base/utf8.h"
 #include "llama-grammar.h"
+#include "llama.h"
 #include "text/grammar_beginnings.h"
 #include "text/grammar_items.h"
 #include "text/grammar_unfolding.h"
@@ -48,6 +51,16 @@ std::string NextWord(std::string_view rest) {
   if (rest.empty()) return "the end of the text";
   if (end == 0) return "the end of the line";
   return Quoted(rest.substr(0, end));
+}
+
+// "'z'" or "U+00E9".
+std::string CodePoint(uint32_t value) {
+  if (value > 0x20 && value < 0x7f) {
+    return Quoted(std::string(1, static_cast<char>(value)));
+  }
+  std::array<char, 16> text;
+  std::snprintf(text.data(), text.size(), "U+%04X", value);
+  return text.data();
 }
 
 // The parser's words in ours. They end in " at " and all the text that is
@@ -103,7 +116,9 @@ GrammarProblem Translate(std::string_view words, std::string_view text,
 class GrammarCheck {
  public:
   GrammarCheck(const llama_vocab* vocab, const std::string& text)
-      : text_(text), parser_(vocab) {}
+      : text_(text),
+        n_tokens_(static_cast<uint32_t>(llama_vocab_n_tokens(vocab))),
+        parser_(vocab) {}
 
   std::optional<GrammarProblem> Run() {
     const char* rule = text_.c_str() + FirstRule(text_);
@@ -112,13 +127,23 @@ class GrammarCheck {
         const auto begin = static_cast<size_t>(rule - text_.c_str());
         rule = parser_.parse_rule(rule);
         const size_t end = text_.find_first_of(" \t#:", begin);
-        definitions_[text_.substr(begin, end - begin)] = begin;
+        const std::string name = text_.substr(begin, end - begin);
+        const auto [first, is_new] = definitions_.emplace(name, begin);
+        // The parser would silently keep the last.
+        if (!is_new) {
+          return GrammarProblem{
+              begin,
+              "rule " + Quoted(name) + " was already defined in line " +
+                  std::to_string(LineOf(text_, first->second)),
+              "rename or delete one"};
+        }
       }
     } catch (const std::exception& problem) {
       return Translate(problem.what(), text_,
                        static_cast<size_t>(rule - text_.c_str()));
     }
     if (auto problem = FindUndefined()) return problem;
+    if (auto problem = FindWhatNeverMatches()) return problem;
     // Groups and repetitions of "name" are called "name_17", and '_' is part
     // of no name in the text.
     std::vector<bool> derived(parser_.rules.size());
@@ -161,6 +186,36 @@ class GrammarCheck {
               "define it"};
     }
     return {0, "a rule is used but not defined", "define it"};
+  }
+
+  // Tokens beyond the vocabulary and ranges from high to low.
+  std::optional<GrammarProblem> FindWhatNeverMatches() const {
+    for (uint32_t rule = 0; rule < parser_.rules.size(); ++rule) {
+      uint32_t previous = 0;
+      for (const llama_grammar_element& element : parser_.rules[rule]) {
+        const bool is_token = element.type == LLAMA_GRETYPE_TOKEN ||
+                              element.type == LLAMA_GRETYPE_TOKEN_NOT;
+        if (is_token && element.value >= n_tokens_) {
+          return GrammarProblem{
+              definitions_.at(NameOf(rule)),
+              "rule " + Quoted(NameOf(rule)) + " names token " +
+                  std::to_string(element.value) + ", but the model has " +
+                  std::to_string(n_tokens_),
+              "count from 0, or write the token's text"};
+        }
+        if (element.type == LLAMA_GRETYPE_CHAR_RNG_UPPER &&
+            element.value < previous) {
+          return GrammarProblem{
+              definitions_.at(NameOf(rule)),
+              "rule " + Quoted(NameOf(rule)) +
+                  " has a range that ends before it begins (" +
+                  CodePoint(previous) + " to " + CodePoint(element.value) + ")",
+              "swap its ends"};
+        }
+        previous = element.value;
+      }
+    }
+    return {};
   }
 
   GrammarProblem Describe(const BeginningProblem& problem) const {
@@ -211,6 +266,7 @@ class GrammarCheck {
   }
 
   const std::string& text_;
+  const uint32_t n_tokens_;
   llama_grammar_parser parser_;
   std::map<std::string, size_t> definitions_;  // offsets of rules by name
 };

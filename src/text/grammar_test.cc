@@ -77,6 +77,21 @@ TEST(CheckGrammarTest, NamesFileLineProblemAndRemedy) {
   });
 }
 
+TEST(CheckGrammarTest, RefusesWhatCanNeverMatchOrIsSaidTwice) {
+  ExpectMessages({
+      {"root ::= \"a\"\nx ::= <[49152]>",
+       "my.gbnf:2: rule 'x' names token 49152, but the model has 49152; "},
+      {"root ::= \"a\" | !<[99999]>", "names token 99999"},
+      {"root ::= ( [a-z] | [z-a] )*",
+       "rule 'root' has a range that ends before it begins ('z' to 'a'); "},
+      {"root ::= [^\\xff-\\x01]", "(U+00FF to U+0001)"},
+      {"root ::= \"a\"\n\nroot ::= \"b\"",
+       "my.gbnf:3: rule 'root' was already defined in line 1; "},
+      {"root ::= x\nx ::= \"a\"\nx ::= \"b\"", "my.gbnf:3: rule 'x'"},
+  });
+  EXPECT_EQ(Message("root ::= <[49151]> [a-a] [z] [a]"), "");
+}
+
 TEST(CheckGrammarTest, TellsLeftRecursionFromAnEmptyRepetition) {
   ExpectMessages({
       {"root ::= \"x\" list\nlist ::= list \"y\" | \"y\"",
