@@ -9,10 +9,10 @@
 #include <tuple>
 #include <vector>
 
+#include "cache/dense_kv_cache.h"
 #include "cache/paged_kv_cache.h"
 #include "kernels/kernel_table.h"
 #include "testing/cache_driver.h"
-#include "cache/dense_kv_cache.h"
 
 namespace lkv {
 namespace {

@@ -69,7 +69,7 @@ class KernelBench {
       }
     }
     for (const Heads& heads : kHeads) {
-      for (KvType type : {KvType::kF16, KvType::kBF16}) {
+      for (KvType type : {KvType::kF16, KvType::kBF16, KvType::kInt8}) {
         Decode(heads, type, {});
         Decode(heads, type, {.shuffled = true});
         Decode(heads, type, {.keep = KeepMass::kYes});

@@ -163,7 +163,7 @@ void CountRows(const KernelTable& set) {
 
 void CountSet(const KernelTable& set) {
   CountMatmuls(set);
-  for (KvType type : {KvType::kF16, KvType::kBF16}) {
+  for (KvType type : {KvType::kF16, KvType::kBF16, KvType::kInt8}) {
     CountDecode(set, LaneOf(type, 64));
     CountDecode(set, LaneOf(type, 128));
     CountPrefill(set, LaneOf(type, 64));

@@ -26,6 +26,8 @@ const char* NameOf(KvType type) {
       return "f16";
     case KvType::kBF16:
       return "bf16";
+    case KvType::kInt8:
+      return "int8";
   }
   return "";
 }

@@ -19,7 +19,7 @@
 
 namespace lkv {
 
-// "f16", "bf16".
+// "f16", "bf16", "int8".
 const char* NameOf(KvType type);
 // "tile4", "tile8", "tile8x16", "tile16_f16", "tile16_bf16".
 const char* NameOf(WeightFormat format);
@@ -67,9 +67,7 @@ struct LaneShape {
   uint32_t n_slots = 0;
 
   uint32_t n_pages() const { return CeilDiv(n_slots, kPageSlots); }
-  size_t page_bytes() const {
-    return size_t{2} * kPageSlots * head_dim * sizeof(uint16_t);
-  }
+  size_t page_bytes() const { return KvPageBytes(type, head_dim); }
   // Pages pages[0 .. n_pages()) of a pool.
   PageRun Run(const uint8_t* pool, const uint32_t* pages) const;
 };

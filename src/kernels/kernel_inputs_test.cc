@@ -46,7 +46,7 @@ TEST(KernelInputsTest, ProductsOfEveryFormatAreOrdinaryNumbers) {
 
 TEST(KernelInputsTest, TheMassOfALaneOfAnyLengthIsOne) {
   const KernelTable& set = *SelectKernels("scalar");
-  for (KvType type : {KvType::kF16, KvType::kBF16}) {
+  for (KvType type : {KvType::kF16, KvType::kBF16, KvType::kInt8}) {
     for (uint32_t n_slots : {1u, 16u, kAttendChunkSlots + 7}) {
       const LaneShape shape = {
           .type = type, .head_dim = 32, .group = 2, .n_slots = n_slots};

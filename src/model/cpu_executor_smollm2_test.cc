@@ -16,14 +16,14 @@
 #include <vector>
 
 #include "base/check.h"
+#include "cache/dense_kv_cache.h"
 #include "gguf/gguf_file.h"
 #include "kernels/kernel_table.h"
 #include "model/cpu_executor.h"
-#include "cache/dense_kv_cache.h"
+#include "model/reference_executor.h"
 #include "testing/llama_oracle.h"
 #include "testing/oracle_comparison.h"
 #include "testing/random_model.h"
-#include "model/reference_executor.h"
 #include "testing/test_paths.h"
 
 namespace lkv {

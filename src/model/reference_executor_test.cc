@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "gguf/gguf_file.h"
 #include "cache/dense_kv_cache.h"
+#include "gguf/gguf_file.h"
 #include "testing/llama_oracle.h"
 #include "testing/oracle_comparison.h"
 #include "testing/random_model.h"

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "gguf/gguf_file.h"
 #include "cache/dense_kv_cache.h"
+#include "gguf/gguf_file.h"
+#include "model/reference_executor.h"
 #include "testing/llama_oracle.h"
 #include "testing/oracle_comparison.h"
 #include "testing/random_model.h"
-#include "model/reference_executor.h"
 #include "testing/test_paths.h"
 
 namespace lkv {
