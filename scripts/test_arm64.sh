@@ -9,10 +9,12 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
 # What these test is the system's, and QEMU's user mode does not pass it on:
-# RLIMIT_AS, and the advice to use huge pages.
+# RLIMIT_AS, the advice to use huge pages, and filters of system calls.
 not_under_qemu=(
   ThreadTeamDeathTest.RefusedThreadIsAStatus
   AlignedBufferTest.LargeBufferAsksForHugePages
+  AlignedBufferDeathTest.LargeBufferDoesWithoutHugePages
+  PagePoolDeathTest.DoesWithoutHugePages
 )
 GTEST_FILTER=-$(IFS=: && echo "${not_under_qemu[*]}")
 export GTEST_FILTER

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "testing/deny_huge_pages.h"
+
 namespace lkv {
 namespace {
 
@@ -128,6 +130,19 @@ TEST(AlignedBufferTest, LargeBufferAsksForHugePages) {
   AlignedBuffer<uint8_t> large(4 * kHugePageBytes);
   EXPECT_TRUE(AdvisedHuge(large.data()));
   EXPECT_TRUE(AdvisedHuge(large.data() + large.size() - 1));
+}
+
+// In a child, because there is no way back.
+TEST(AlignedBufferDeathTest, LargeBufferDoesWithoutHugePages) {
+  const auto fill_without_huge_pages = [] {
+    if (!DenyHugePages()) std::_Exit(2);
+    AlignedBuffer<uint8_t> large(2 * kHugePageBytes);
+    const bool is_zero = std::count(large.span().begin(), large.span().end(),
+                                    0) == static_cast<long>(large.size());
+    std::fill(large.span().begin(), large.span().end(), uint8_t{1});
+    std::_Exit(is_zero && !AdvisedHuge(large.data()) ? 0 : 1);
+  };
+  EXPECT_EXIT(fill_without_huge_pages(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

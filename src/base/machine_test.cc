@@ -1,6 +1,7 @@
 #include "base/machine.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <thread>
 
 namespace lkv {
 namespace {
@@ -85,6 +87,22 @@ TEST_F(MachineTest, CoresAreCutToTheQuotaRoundedDown) {
   Write("/proc/self/cgroup", "0::/job\n");
   Write("/sys/fs/cgroup/job/cpu.max", "190000 100000\n");
   EXPECT_EQ(UsableCores(root_), 1u);
+}
+
+TEST_F(MachineTest, AnAffinityMaskOfOneCoreIsOneCore) {
+  uint32_t n_cores = 0;
+  // A thread of its own: the mask belongs to it.
+  std::thread([&] {
+    cpu_set_t mask;
+    ASSERT_EQ(sched_getaffinity(0, sizeof(mask), &mask), 0);
+    int core = 0;
+    while (!CPU_ISSET(core, &mask)) ++core;
+    CPU_ZERO(&mask);
+    CPU_SET(core, &mask);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(mask), &mask), 0);
+    n_cores = UsableCores(root_);
+  }).join();
+  EXPECT_EQ(n_cores, 1u);
 }
 
 TEST_F(MachineTest, LessThanACoreIsStillOne) {

@@ -7,6 +7,7 @@
 #include "cli/arguments.h"
 #include "cli/json_document.h"
 #include "cli/number_text.h"
+#include "cli/open_engine.h"
 #include "cli/text_table.h"
 #include "engine/kernel_choice.h"
 #include "eval/kernel_speed.h"
@@ -71,6 +72,13 @@ void BenchKernelsVerb::AddTo(CLI::App& bench) {
       ->check(WholeNumber(1, 1000));
   verb->add_flag("--json", json_, "Print one JSON document");
   verb->footer(
+      "Names: what it does / format / shape. matvec, matmul: one token, 256\n"
+      "tokens; tile4 holds 4-bit weights (Q4_0, Q4_1), tile8 Q8_0, tile16 f16\n"
+      "and bf16; x8, x16: bits of an activation; n: columns. decode, prefill:\n"
+      "type of the cache / head size x query heads per KV head; n: tokens;\n"
+      "shuffled: pages in random order; masses: with what a policy needs.\n"
+      "\"Of stream\" is the speed against a plain read of the same memory,\n"
+      "256 MiB, in turns with it.\n\n"
       "LKV_KERNELS=avx2 or scalar measures another set than the best.\n\n"
       "Example:\n"
       "  lkv bench kernels --filter decode/f16");
@@ -82,6 +90,7 @@ ExitCode BenchKernelsVerb::Run(Output& out, Interrupt& interrupt) const {
   KernelSpeedOptions options;
   options.filter = filter_;
   options.n_passes = n_passes_;
+  RemarkOnThreads(n_threads_);
   const auto team = ThreadTeam::Create(
       n_threads_ > 0 ? n_threads_ : ThreadTeam::DefaultThreads());
   if (!team.ok()) return out.Fail(team.status());

@@ -260,6 +260,27 @@ TEST(CommandLineTest, KernelRowsHoldEveryFieldOfTheInterface) {
   }
 }
 
+TEST(CommandLineTest, OneCoreMeansOneThreadAndMoreAreRemarkedOn) {
+  ChildOptions one_core;
+  one_core.one_core = true;
+  std::vector<std::string> words = {"bench",           "kernels",  "--filter",
+                                    "matmul/tile4/x8", "--passes", "1",
+                                    "--json"};
+  const auto threads = [&](const ChildResult& result) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const auto document = nlohmann::json::parse(result.out, nullptr, false);
+    return document["rows"][0]["threads"].get<uint32_t>();
+  };
+  const ChildResult by_default = RunLkv(words, one_core);
+  EXPECT_EQ(threads(by_default), 1u);
+  EXPECT_EQ(by_default.err, "");
+  words.insert(words.end(), {"--threads", "3"});
+  const ChildResult three = RunLkv(words, one_core);
+  EXPECT_EQ(threads(three), 3u);
+  EXPECT_EQ(three.err.find("lkv: --threads: 3 threads share the one core "), 0u)
+      << three.err;
+}
+
 // Sanitizers reserve terabytes of addresses.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(CommandLineTest, AMeasurementThatGetsNoMemoryIsAnError) {

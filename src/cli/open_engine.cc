@@ -9,14 +9,18 @@
 
 namespace lkv::cli {
 
+void RemarkOnThreads(uint32_t n_threads) {
+  const uint32_t n_cores = UsableCores();
+  if (n_threads <= n_cores) return;
+  PrintError("--threads: " + std::to_string(n_threads) + " threads share the " +
+             (n_cores == 1 ? "one core" : std::to_string(n_cores) + " cores") +
+             " this process may use, which slows them down; leave it out to "
+             "use each core once");
+}
+
 Result<std::unique_ptr<Engine>> OpenEngine(const EngineOptions& options,
                                            Interrupt& interrupt) {
-  if (const uint32_t n_cores = UsableCores(); options.n_threads > n_cores) {
-    PrintError("--threads: " + std::to_string(options.n_threads) +
-               " threads share the " + std::to_string(n_cores) +
-               " cores this process may use, which slows them down; leave it "
-               "out to use each core once");
-  }
+  RemarkOnThreads(options.n_threads);
   Progress progress("loading");
   progress.Show(options.model_path);
   interrupt.EndAtOnce();

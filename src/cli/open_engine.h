@@ -2,6 +2,7 @@
 // with Ctrl-C ending the process at once, since nothing is lost by it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "cli/interrupt.h"
@@ -10,8 +11,11 @@
 
 namespace lkv::cli {
 
-// Says on stderr when there are more threads than cores, and which weights
-// could not be carried exactly. Afterwards Ctrl-C sets the interrupt's flag.
+// Says on stderr when n_threads are more than there are cores.
+void RemarkOnThreads(uint32_t n_threads);
+
+// Remarks on the threads, and on weights that could not be carried exactly.
+// Afterwards Ctrl-C sets the interrupt's flag.
 Result<std::unique_ptr<Engine>> OpenEngine(const EngineOptions& options,
                                            Interrupt& interrupt);
 

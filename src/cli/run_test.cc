@@ -165,6 +165,35 @@ TEST(RunTest, JsonHoldsEveryFieldOfTheInterface) {
             std::string::npos);
 }
 
+TEST(RunTest, OneCoreAndNoHugePagesChangeOnlyTheSpeed) {
+  const std::vector<std::string> words = {"run", "-p", "Boats float because",
+                                          "-n", "8"};
+  const std::string text = RunJson(words)["text"];
+  ChildOptions one_core;
+  one_core.one_core = true;
+  EXPECT_EQ(RunJson(words, one_core)["text"], text);
+  ChildOptions small_pages;
+  small_pages.deny_huge_pages = true;
+  EXPECT_EQ(RunJson(words, small_pages)["text"], text);
+}
+
+// A team whose members share a core must still get through its phases.
+TEST(RunTest, MoreThreadsThanCoresWorkAndAreRemarkedOn) {
+  const std::vector<std::string> words = {"run", "-p", "Boats float because",
+                                          "-n",  "4",  "--json"};
+  std::vector<std::string> crowded = words;
+  crowded.insert(crowded.end(), {"--threads", "4"});
+  ChildOptions one_core;
+  one_core.one_core = true;
+  const ChildResult result = RunLkv(WithModel(crowded), one_core);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err.find("lkv: --threads: 4 threads share the one core "),
+            0u)
+      << result.err;
+  EXPECT_EQ(json::parse(result.out, nullptr, false)["text"],
+            json::parse(RunLkv(WithModel(words)).out, nullptr, false)["text"]);
+}
+
 TEST(RunTest, PlainTextGoesToStdoutAndStatsToStderr) {
   const ChildResult result =
       RunLkv(WithModel({"run", "-p", "The capital of France is", "-n", "2"}));

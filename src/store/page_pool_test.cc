@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <random>
@@ -11,6 +12,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "testing/deny_huge_pages.h"
 
 namespace lkv {
 namespace {
@@ -230,6 +233,26 @@ TEST(PagePoolTest, GrowsInPlaceAndHandsOutNoPageBeyondItsCapacity) {
   }
   EXPECT_DEATH(pool.Grow(kLarge + 1), "");
   EXPECT_DEATH(pool.Grow(kLarge - 1), "");
+}
+
+// In a child, because there is no way back.
+TEST(PagePoolDeathTest, DoesWithoutHugePages) {
+  const auto use_without_huge_pages = [] {
+    if (!DenyHugePages()) std::_Exit(2);
+    const uint32_t n_pages = 2 * PagePool::kHugeFromBytes / 4096;
+    Result<PagePool> pool =
+        PagePool::Create(4096, n_pages / 2, /*capacity_pages_max=*/n_pages);
+    if (!pool.ok()) std::_Exit(3);
+    pool->Grow(n_pages);
+    std::vector<PageId> pages;
+    while (pool->n_free() > 0) {
+      pages.push_back(pool->Take());
+      std::memset(pool->PageData(pages.back()), 1, 4096);
+    }
+    for (PageId page : pages) pool->Give(page);
+    std::_Exit(pool->n_slabs_in_use() == 0 ? 0 : 1);
+  };
+  EXPECT_EXIT(use_without_huge_pages(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pty.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -12,6 +13,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "testing/deny_huge_pages.h"
 
 extern char** environ;
 
@@ -65,6 +67,17 @@ void PrepareEnvironment(const ChildOptions& options) {
   }
 }
 
+// Leaves this process the first core of those that it may use.
+void KeepOneCore() {
+  cpu_set_t allowed, first;
+  CHECK(sched_getaffinity(0, sizeof(allowed), &allowed) == 0);
+  int core = 0;
+  while (!CPU_ISSET(core, &allowed)) ++core;
+  CPU_ZERO(&first);
+  CPU_SET(core, &first);
+  CHECK(sched_setaffinity(0, sizeof(first), &first) == 0);
+}
+
 }  // namespace
 
 ChildResult RunLkv(const std::vector<std::string>& arguments,
@@ -111,6 +124,8 @@ ChildResult RunLkv(const std::vector<std::string>& arguments,
                             .rlim_max = options.address_limit_bytes};
       setrlimit(RLIMIT_AS, &limit);
     }
+    if (options.one_core) KeepOneCore();
+    if (options.deny_huge_pages) CHECK(DenyHugePages());
     std::vector<char*> argv = {const_cast<char*>(LKV_BINARY)};
     for (const std::string& argument : arguments) {
       argv.push_back(const_cast<char*>(argument.c_str()));

@@ -23,6 +23,8 @@ struct ChildOptions {
   uint64_t address_limit_bytes = 0;  // as of ulimit -v; 0: none
   uint64_t data_limit_bytes = 0;     // as of ulimit -d; 0: none
   bool may_fill_files = true;        // false: as of ulimit -f 0
+  bool one_core = false;             // it may use but one core
+  bool deny_huge_pages = false;      // as on a kernel without them
   // stderr is a terminal; as soon as it shows this text, SIGINT is sent.
   std::string interrupt_at;
 };
