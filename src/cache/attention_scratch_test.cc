@@ -2,9 +2,9 @@
 // longest one allowed.
 #include <gtest/gtest.h>
 
-#include "cache/drive_cache_for_test.h"
 #include "cache/paged_kv_cache.h"
 #include "kernels/kernel_table.h"
+#include "testing/cache_driver.h"
 
 namespace lkv {
 namespace {

@@ -42,11 +42,11 @@ TEST(KernelSpeedTest, EveryKindOfKernelIsMeasuredOnSeveralShapes) {
   };
   EXPECT_EQ(count("matvec/"), 2 * 8);  // two widths; formats by activations
   EXPECT_EQ(count("matmul/"), 2 * 8);
-  EXPECT_EQ(count("decode/"), 3 * 2 * 3);  // three shapes of heads, two types
-  EXPECT_EQ(count("/shuffled"), 3 * 2);
-  EXPECT_EQ(count("/masses"), 3 * 2);
-  EXPECT_EQ(count("prefill/"), 3 * 2);
-  EXPECT_EQ(rows.size(), 2u * 16 + 3 * 2 * 4);
+  EXPECT_EQ(count("decode/"), 3 * 3 * 3);  // three shapes of heads, three types
+  EXPECT_EQ(count("/shuffled"), 3 * 3);
+  EXPECT_EQ(count("/masses"), 3 * 3);
+  EXPECT_EQ(count("prefill/"), 3 * 3);
+  EXPECT_EQ(rows.size(), 2u * 16 + 3 * 3 * 4);
   for (const KernelSpeedRow& row : rows) {
     EXPECT_NE(row.gb_s > 0, row.gflop_s > 0) << row.kernel;
     EXPECT_GT(row.n, 0u);

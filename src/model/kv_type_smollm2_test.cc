@@ -13,7 +13,7 @@
 #include "gguf/gguf_file.h"
 #include "kernels/kernel_table.h"
 #include "model/cpu_executor.h"
-#include "model/oracle_comparison.h"
+#include "testing/oracle_comparison.h"
 #include "testing/test_paths.h"
 
 namespace lkv {
