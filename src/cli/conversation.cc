@@ -67,7 +67,7 @@ Result<Generation> Conversation::Say(const std::string& text,
   }
   // A token has at least one byte, so most words need no look.
   const uint64_t n_fewest = text.size() > options_.max_tokens
-                                ? engine_.tokenizer().FewestTokens(text.size())
+                                ? engine_.tokenizer().FewestTokens(text)
                                 : 0;
   if (n_fewest > options_.max_tokens) {
     return RefuseWords("at least " + std::to_string(n_fewest),

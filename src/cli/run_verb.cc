@@ -75,7 +75,7 @@ ExitCode RunVerb::Run(Output& out, Interrupt& interrupt) const {
   inputs->engine.first_sequence =
       [&](const Tokenizer& tokenizer,
           uint32_t ctx_tokens) -> Result<SequenceOptions> {
-    if (Status s = CheckTextLength(tokenizer, inputs->text.size(), ctx_tokens);
+    if (Status s = CheckTextLength(tokenizer, inputs->text, ctx_tokens);
         !s.ok()) {
       return s;
     }

@@ -46,12 +46,13 @@ Status CheckLength(const Architecture& architecture, uint32_t ctx_tokens,
       ", more than the " + std::to_string(ctx_tokens) + limit);
 }
 
-Status CheckTextLength(const Tokenizer& tokenizer, size_t n_bytes,
+Status CheckTextLength(const Tokenizer& tokenizer, std::string_view text,
                        uint64_t max_tokens) {
-  if (n_bytes <= max_tokens) return Status();
-  const uint64_t n_tokens = tokenizer.FewestTokens(n_bytes);
+  // A token has at least one byte, so most texts need no look.
+  if (text.size() <= max_tokens) return Status();
+  const uint64_t n_tokens = tokenizer.FewestTokens(text);
   if (n_tokens <= max_tokens) return Status();
-  return InvalidArgument("context: a text of " + FormatBytes(n_bytes) +
+  return InvalidArgument("context: a text of " + FormatBytes(text.size()) +
                          " has at least " + std::to_string(n_tokens) +
                          " tokens, more than the " +
                          std::to_string(max_tokens) +

@@ -4,10 +4,10 @@
 // Pure but for ReadMemoryLeft's look at the machine (100 us).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "cache/kv_cache.h"
 #include "lookaheadkv/status.h"
@@ -20,9 +20,9 @@ namespace lkv {
 Status CheckLength(const Architecture& architecture, uint32_t ctx_tokens,
                    const SequenceOptions& options);
 
-// kInvalidArgument when a text of n_bytes has more than max_tokens for certain:
-// said in 5 ms, where tokenising 10 MiB takes 20 s.
-Status CheckTextLength(const Tokenizer& tokenizer, size_t n_bytes,
+// kInvalidArgument when a text has more than max_tokens for certain: said in
+// 20 ms, where tokenising 10 MiB takes seconds.
+Status CheckTextLength(const Tokenizer& tokenizer, std::string_view text,
                        uint64_t max_tokens);
 
 // Bytes yet to be filled.

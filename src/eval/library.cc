@@ -119,8 +119,8 @@ Result<Reply> Session::State::Generate(std::string_view prompt,
                                        const GenerateOptions& options,
                                        const TextCallback& on_text,
                                        const CancelCallback& cancelled) {
-  if (Status s = CheckTextLength(engine->tokenizer(), prompt.size(),
-                                 sequence->max_tokens());
+  if (Status s =
+          CheckTextLength(engine->tokenizer(), prompt, sequence->max_tokens());
       !s.ok()) {
     return s;
   }

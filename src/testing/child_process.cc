@@ -114,11 +114,6 @@ ChildResult RunLkv(const std::vector<std::string>& arguments,
       const rlimit limit = {.rlim_cur = 0, .rlim_max = 0};
       setrlimit(RLIMIT_FSIZE, &limit);
     }
-    if (options.data_limit_bytes > 0) {
-      const rlimit limit = {.rlim_cur = options.data_limit_bytes,
-                            .rlim_max = options.data_limit_bytes};
-      setrlimit(RLIMIT_DATA, &limit);
-    }
     if (options.address_limit_bytes > 0) {
       const rlimit limit = {.rlim_cur = options.address_limit_bytes,
                             .rlim_max = options.address_limit_bytes};

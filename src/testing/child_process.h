@@ -21,7 +21,6 @@ struct ChildOptions {
   std::string stdout_path;           // instead of collecting: /dev/full
   bool close_stdout = false;         // stdout is a pipe that nobody reads
   uint64_t address_limit_bytes = 0;  // as of ulimit -v; 0: none
-  uint64_t data_limit_bytes = 0;     // as of ulimit -d; 0: none
   bool may_fill_files = true;        // false: as of ulimit -f 0
   bool one_core = false;             // it may use but one core
   bool deny_huge_pages = false;      // as on a kernel without them

@@ -45,8 +45,9 @@ bool IsLetter(char byte) {
 
 // The first space between two ASCII letters at or behind `from`; or the size.
 size_t FindWordEnd(std::string_view text, size_t from) {
-  for (size_t i = std::max<size_t>(from, 1); i + 1 < text.size(); ++i) {
-    if (text[i] == ' ' && IsLetter(text[i - 1]) && IsLetter(text[i + 1])) {
+  for (size_t i = text.find(' ', std::max<size_t>(from, 1)); i < text.size();
+       i = text.find(' ', i + 1)) {
+    if (i + 1 < text.size() && IsLetter(text[i - 1]) && IsLetter(text[i + 1])) {
       return i;
     }
   }

@@ -62,7 +62,11 @@ TEST(TextPieceTest, ALongTextIsCutInFrontOfASpaceBetweenLetters) {
   EXPECT_EQ(FirstPieceEnd("abcd  e, 1 f g h", limits), 12u);
   EXPECT_EQ(FirstPieceEnd("abcd\xc3\xa9 b", limits), 8u);
   EXPECT_EQ(FirstPieceEnd("ab c", limits), 4u);
+  EXPECT_EQ(FirstPieceEnd("abcdef ", limits), 7u);
   EXPECT_EQ(FirstPieceEnd("", limits), 0u);
+  EXPECT_EQ(FirstPieceEnd("ab cd ef gh",
+                          {.bytes_max = 100, .run_characters_max = 100}),
+            11u);
 }
 
 }  // namespace

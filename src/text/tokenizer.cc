@@ -1,6 +1,7 @@
 #include "text/tokenizer.h"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <iterator>
 #include <optional>
@@ -211,24 +212,30 @@ bool Tokenizer::State::TokenizeFromStart(std::string_view text, Special special,
   return true;
 }
 
-uint64_t Tokenizer::FewestTokens(size_t n_bytes) const {
+uint64_t Tokenizer::FewestTokens(std::string_view text) const {
   const auto type = llama_vocab_type(vocab());
   if (type != LLAMA_VOCAB_TYPE_BPE && type != LLAMA_VOCAB_TYPE_SPM) return 0;
-  // A byte that the vocabulary does not have gives no token.
-  const std::string bytes = TextOfAllBytes();
-  std::string read;
-  for (int32_t token : Tokenize(bytes, Start::kNone, Special::kAsText)) {
-    read += TokenBytes(token, Special::kAsText);
+  // A byte that the vocabulary does not have gives no token: SmolLM2 drops
+  // 0x04.
+  std::array<bool, 256> is_kept = {};
+  for (int32_t token :
+       Tokenize(TextOfAllBytes(), Start::kNone, Special::kAsText)) {
+    for (char byte : TokenBytes(token, Special::kAsText)) {
+      is_kept[static_cast<uint8_t>(byte)] = true;
+    }
   }
-  // SentencePiece puts a space in front.
-  if (!read.ends_with(bytes)) return 0;
+  // What is no UTF-8 is read as U+FFFD.
+  if (!is_kept[0xef] || !is_kept[0xbf] || !is_kept[0xbd]) return 0;
   size_t longest = 4;  // a character that is unknown
   for (uint32_t i = 0; i < vocab_size(); ++i) {
     const auto token = static_cast<int32_t>(i);
     if (StripsSpaces(llama_vocab_get_attr(vocab(), token))) return 0;
     longest = std::max(longest, TokenBytes(token, Special::kParse).size());
   }
-  return (n_bytes + longest - 1) / longest;
+  const auto n_kept = static_cast<size_t>(std::count_if(
+      text.begin(), text.end(),
+      [&](char byte) { return is_kept[static_cast<uint8_t>(byte)]; }));
+  return (n_kept + longest - 1) / longest;
 }
 
 std::string Tokenizer::State::TokenBytes(int32_t token, Special special) const {

@@ -60,10 +60,10 @@ class Tokenizer {
   // the seams may differ from those of the whole.
   std::vector<int32_t> Tokenize(std::string_view text, Start start,
                                 Special special) const;
-  // The fewest tokens that a text of n_bytes has, without looking at it: 0
-  // where the vocabulary sets no bound, because it reads an unknown word as one
-  // token or drops white space. 5 ms.
-  uint64_t FewestTokens(size_t n_bytes) const;
+  // A number of tokens that the text has at least, from its length and the
+  // longest token: 0 where the vocabulary sets no bound, because it reads an
+  // unknown word as one token or drops white space. 5 ms and 1 ms per MiB.
+  uint64_t FewestTokens(std::string_view text) const;
   // The bytes of one token; may be part of a UTF-8 character.
   std::string TokenBytes(int32_t token, Special special) const;
   std::string Detokenize(std::span<const int32_t> tokens) const;

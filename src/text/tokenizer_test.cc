@@ -393,11 +393,11 @@ TEST(TokenizeChatTest, RefusesWhatHasNoMeaning) {
 
 // Runs of white space are the longest tokens there are.
 TEST(TokenizerTest, NoTextHasLessThanTheFewestTokens) {
-  for (const char* unit : {" ", "\n", "a", "the ", "0", "\xff", "=", "-"}) {
+  for (const char* unit : {" ", "\n", "a", "the ", "0", "\xc3", "=", "-"}) {
     std::string text;
     for (int i = 0; i < 3000; ++i) text += unit;
     for (const Tokenizer* tokenizer : {&SmolLm(), &LlamaSpm()}) {
-      const uint64_t fewest = tokenizer->FewestTokens(text.size());
+      const uint64_t fewest = tokenizer->FewestTokens(text);
       EXPECT_GT(fewest, text.size() / 200);
       EXPECT_LE(fewest,
                 tokenizer->Tokenize(text, Start::kNone, Special::kParse).size())
@@ -405,7 +405,15 @@ TEST(TokenizerTest, NoTextHasLessThanTheFewestTokens) {
     }
   }
   const auto bert = MustOpen(VocabularyPath("bert-bge"));
-  EXPECT_EQ(bert->FewestTokens(1 << 20), 0u) << "an unknown word is one token";
+  EXPECT_EQ(bert->FewestTokens("unknown"), 0u)
+      << "an unknown word is one token";
+}
+
+TEST(TokenizerTest, BytesThatAreDroppedDoNotCount) {
+  const std::string dropped(1000, '\x04');
+  EXPECT_TRUE(
+      SmolLm().Tokenize(dropped, Start::kNone, Special::kAsText).empty());
+  EXPECT_EQ(SmolLm().FewestTokens(dropped), 0u);
 }
 
 TEST(TokenizerTest, ALongChatIsCancelledBetweenPieces) {
