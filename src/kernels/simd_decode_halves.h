@@ -82,10 +82,12 @@ inline void PageLogits(const PageRun& run, const Chunk& chunk, uint32_t page,
 }
 
 // Adds p times the values of a chunk to kVectors vectors of every head's
-// output, those from `column` on.
+// output, those from `column` on. A function of its own, because GCC spills
+// less: 6 % of the instructions of bf16 with AVX2.
 template <KvType kType, int kGroup, int kVectors>
-inline void AddValues(const PageRun& run, const Chunk& chunk, const float* p,
-                      size_t p_stride, uint32_t column, float* o) {
+[[gnu::noinline]] void AddValues(const PageRun& run, const Chunk& chunk,
+                                 const float* p, size_t p_stride,
+                                 uint32_t column, float* o) {
   Simd::F32 sums[kGroup][kVectors];
 #pragma GCC unroll 8
   for (int g = 0; g < kGroup; ++g) {
@@ -190,8 +192,8 @@ class ChunkReader {
   }
 
  private:
-  const PageRun& run_;
-  const float* q_;
+  const PageRun run_;
+  const float* const q_;
 };
 
 }  // namespace
