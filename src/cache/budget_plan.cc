@@ -164,7 +164,7 @@ Result<BudgetPlan> PlanFor(const KvShape& shape, const SequenceOptions& options,
                        " tokens: needs " + std::to_string(needs.whole_bytes) +
                        " bytes of KV; shorten it");
   }
-  const uint64_t bytes_per_token = cost.bytes_per_token(shape);
+  const uint64_t bytes_per_token = shape.bytes_per_token(cost.type);
   uint64_t budget_bytes = AllowedBytes(cache, bytes_per_token, needs);
   if (budget_bytes < needs.smallest_bytes) {
     const bool raise = cache.budget.kind == Budget::Kind::kShare &&
@@ -179,8 +179,9 @@ Result<BudgetPlan> PlanFor(const KvShape& shape, const SequenceOptions& options,
   plan.budget_bytes = budget_bytes;
   plan.fill_bytes = std::min(budget_bytes, needs.whole_bytes);
   plan.capacity_pages = static_cast<uint32_t>(
-      std::min(needs.whole_pages, (budget_bytes - cost.Total(shape, 0)) /
-                                      (cost.page_bytes + cost.page_metadata)));
+      std::min(needs.whole_pages,
+               (budget_bytes - cost.Total(shape, 0)) /
+                   (shape.page_bytes(cost.type) + cost.page_metadata)));
   plan.capacity_pages_max = plan.capacity_pages;
   plan.holds_whole_text = plan.capacity_pages == needs.whole_pages;
   plan.protected_pages = static_cast<uint32_t>(needs.protection.pages);

@@ -32,26 +32,27 @@ namespace lkv {
 
 // What cached pages and lanes cost, in bytes.
 struct CacheCost {
-  size_t page_bytes = 0;     // payload of a page
-  size_t page_metadata = 0;  // what is kept beside it
-  size_t lane_metadata = 0;  // the same for a lane
-  // Pages at the start of each lane, its sinks, that are of another type, and
-  // what one of them takes beyond page_bytes. A sequence pays for them from its
-  // first token on.
+  KvType type = KvType::kF16;
+  size_t page_metadata = 0;  // beside the payload of a page
+  size_t lane_metadata = 0;
+  // Pages at the start of each lane, its sinks, that are f16 whatever the type.
   uint32_t exact_pages = 0;
-  size_t exact_page_extra = 0;
 
-  uint64_t bytes_per_token(const KvShape& shape) const {
-    return page_bytes / kPageTokens * shape.n_lanes();
+  // What the first `n_pages` pages of all lanes take for being exact.
+  uint64_t ExtraForExact(const KvShape& shape, uint32_t n_pages) const {
+    const uint64_t n_exact = n_pages < exact_pages ? n_pages : exact_pages;
+    return n_exact * shape.n_lanes() *
+           (shape.page_bytes(KvType::kF16) - shape.page_bytes(type));
   }
   // What `n_pages` pages and their lanes cost beside the payload.
   uint64_t Metadata(const KvShape& shape, uint64_t n_pages) const {
     return n_pages * page_metadata + uint64_t{shape.n_lanes()} * lane_metadata;
   }
-  // Payload and metadata of `n_pages` pages of a sequence.
+  // Payload and metadata of `n_pages` pages of a sequence, which pays for the
+  // exact ones from its first token on.
   uint64_t Total(const KvShape& shape, uint64_t n_pages) const {
-    return n_pages * page_bytes + Metadata(shape, n_pages) +
-           uint64_t{shape.n_lanes()} * exact_pages * exact_page_extra;
+    return n_pages * shape.page_bytes(type) + Metadata(shape, n_pages) +
+           ExtraForExact(shape, exact_pages);
   }
 };
 

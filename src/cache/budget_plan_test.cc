@@ -12,9 +12,7 @@ namespace {
 // SmolLM2-135M: 23,040 bytes per token, pages of 4 KiB, 90 lanes.
 constexpr KvShape kShape{
     .n_layers = 30, .n_kv_heads = 3, .group = 3, .head_dim = 64};
-constexpr CacheCost kCost{.page_bytes = kShape.page_bytes(KvType::kF16),
-                          .page_metadata = 100,
-                          .lane_metadata = 300};
+constexpr CacheCost kCost{.page_metadata = 100, .lane_metadata = 300};
 constexpr uint32_t kLanes = 90;
 
 SequenceOptions Text(uint32_t n_tokens, Budget budget) {

@@ -23,16 +23,12 @@ bool WatchesPattern(const CacheOptions& options) {
 
 CacheCost CostOf(const KvShape& shape, const CacheOptions& options,
                  const KernelTable& kernels) {
-  const KvType type = KvTypeOf(options);
-  CacheCost cost{.page_bytes = shape.page_bytes(type),
+  CacheCost cost{.type = KvTypeOf(options),
                  .page_metadata = PageTable::kBytesPerPage,
                  .lane_metadata = sizeof(PageTable)};
-  if (type == KvType::kInt8) {
+  if (cost.type == KvType::kInt8 && options.sink_tokens > 0) {
     cost.exact_pages = PagesOf(options.sink_tokens);
-    cost.exact_page_extra = shape.page_bytes(KvType::kF16) - cost.page_bytes;
-    if (cost.exact_pages > 0) {
-      cost.lane_metadata += shape.head_dim * sizeof(float);  // key offsets
-    }
+    cost.lane_metadata += shape.head_dim * sizeof(float);  // key offsets
   }
   if (KeepsEverything(options)) return cost;
   // A policy of one page says what a page costs.
@@ -178,7 +174,8 @@ SequenceStats CachedSequence::Stats() const {
   stats.resident_bytes = ResidentBytes();
   stats.resident_bytes_max = resident_bytes_max_;
   stats.metadata_bytes = cost_.Metadata(shape_, n_pages);
-  stats.full_bytes = n_tokens_ * shape_.bytes_per_token(type_);
+  stats.full_bytes = n_tokens_ * shape_.bytes_per_token(type_) +
+                     cost_.ExtraForExact(shape_, PagesOf(n_tokens_));
   stats.read_bytes_last_step = read_bytes_last_step_;
   stats.window_tokens = plan_.capacity_pages / shape_.n_lanes() * kPageTokens;
   if (judge_.has_value()) {

@@ -23,6 +23,7 @@
 #include <span>
 #include <vector>
 
+#include "base/check.h"
 #include "base/thread_team.h"
 #include "base/types.h"
 #include "lookaheadkv/options.h"
@@ -55,7 +56,7 @@ struct SequenceOptions {
 };
 
 // Element type of the pages that a sequence with these options has.
-constexpr KvType KvTypeOf(const CacheOptions& options) {
+inline KvType KvTypeOf(const CacheOptions& options) {
   switch (options.kv_type) {
     case KvTypeName::kF16:
       return KvType::kF16;
@@ -64,7 +65,8 @@ constexpr KvType KvTypeOf(const CacheOptions& options) {
     case KvTypeName::kInt8:
       return KvType::kInt8;
   }
-  return KvType::kF16;
+  CHECK(false);
+  return {};
 }
 
 struct SequenceStats {

@@ -152,6 +152,27 @@ class Samples final : public AttentionObserver {
   std::mutex mu_;
 };
 
+// Without their offset, keys with means of 30 would have steps of 0.24: outputs
+// would be 0.07 off.
+TEST(PagedAttentionInt8Test, LargeMeansOfKeysCostNoPrecision) {
+  constexpr KvShape kShape{
+      .n_layers = 1, .n_kv_heads = 2, .group = 2, .head_dim = 64};
+  PagedKvCache paged(kShape,
+                     {.kernels = SelectKernels(nullptr), .max_threads = 1});
+  DenseKvCache dense(kShape);
+  CacheDriver drive_paged(paged, 1);
+  CacheDriver drive_dense(dense, 1);
+  drive_paged.key_mean = drive_dense.key_mean = 30;
+  DrivenSequence in_paged =
+      drive_paged.Add(FullOptions(1300, KvTypeName::kInt8), 3);
+  DrivenSequence in_dense = drive_dense.Add({}, 3);
+  for (uint32_t n_new : {300, 200, 700, 1, 1, 1}) {
+    const auto got = drive_paged.Step(in_paged, n_new);
+    const auto expected = drive_dense.Step(in_dense, n_new);
+    EXPECT_LT(LargestDifference(got[0], expected[0]), kInt8Tolerance) << n_new;
+  }
+}
+
 TEST(PagedAttentionObserverTest, SeesTheMassesOfTheDenseCache) {
   const KvShape shape{
       .n_layers = 2, .n_kv_heads = 2, .group = 3, .head_dim = 64};

@@ -123,25 +123,10 @@ void PagedKvCache::Append(uint32_t layer, uint32_t kv_head, TokenRows k,
     const uint32_t first_slot = pages.table(lane).n_tokens() - part.n_tokens;
     for (uint32_t token = 0; token < part.n_tokens; ++token) {
       const size_t row = part.first_row + token;
-      AppendToken(pages, lane, first_slot + token, k.data + row * k.stride,
-                  v.data + row * v.stride);
+      pages.Write(*options_.kernels, lane, first_slot + token,
+                  k.data + row * k.stride, v.data + row * v.stride);
     }
   }
-}
-
-void PagedKvCache::AppendToken(SequencePages& pages, uint32_t lane,
-                               uint32_t slot, const float* k, const float* v) {
-  const KvType type = pages.TypeOfSlot(slot);
-  const float* offset = pages.KeyOffset(lane);
-  float shifted[kMaxHeadDim];
-  if (type == KvType::kInt8 && offset != nullptr) {
-    for (uint32_t d = 0; d < shape_.head_dim; ++d)
-      shifted[d] = k[d] - offset[d];
-    k = shifted;
-  }
-  options_.kernels->write_slot[static_cast<size_t>(type)](
-      pages.PageOfSlot(lane, slot), slot % kPageTokens, shape_.head_dim, k, v);
-  if (slot + 1 == kPageTokens && offset != nullptr) pages.SetKeyOffset(lane);
 }
 
 void PagedKvCache::Attend(TeamMember& me, uint32_t layer, TokenRows q,

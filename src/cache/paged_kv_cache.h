@@ -77,8 +77,6 @@ class PagedKvCache final : public KvCache {
   uint64_t scratch_bytes() const { return attention_.n_bytes(); }
 
  private:
-  void AppendToken(SequencePages& pages, uint32_t lane, uint32_t slot,
-                   const float* k, const float* v);
   CachedSequence& Find(SequenceId id) const;
   // Scratch for lanes of that many pages. Nothing to do for most steps.
   void ReserveScratch(uint32_t lane_pages);

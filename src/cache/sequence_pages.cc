@@ -70,7 +70,7 @@ PageRun SequencePages::Run(uint32_t lane, uint32_t first_slot,
               .n_slots = n_slots,
               .head_dim = head_dim_};
   if (first_page < n_exact_pages_) {
-    run.n_exact_pages = n_exact_pages_ - first_page;
+    run.n_exact_pages = std::min(n_exact_pages_ - first_page, PagesOf(n_slots));
     run.exact_pool = exact_pool_->base();
     run.exact_page_bytes = exact_pool_->page_bytes();
   }
@@ -78,8 +78,21 @@ PageRun SequencePages::Run(uint32_t lane, uint32_t first_slot,
   return run;
 }
 
+void SequencePages::Write(const KernelTable& kernels, uint32_t lane,
+                          uint32_t slot, const float* k, const float* v) {
+  const KvType type = TypeOfSlot(slot);
+  const float* offset = KeyOffset(lane);
+  float shifted[kMaxHeadDim];
+  if (type == KvType::kInt8 && offset != nullptr) {
+    for (uint32_t d = 0; d < head_dim_; ++d) shifted[d] = k[d] - offset[d];
+    k = shifted;
+  }
+  kernels.write_slot[static_cast<size_t>(type)](
+      PageOfSlot(lane, slot), slot % kPageTokens, head_dim_, k, v);
+  if (slot + 1 == kPageTokens && offset != nullptr) SetKeyOffset(lane);
+}
+
 void SequencePages::SetKeyOffset(uint32_t lane) {
-  CHECK(n_exact_pages_ > 0);
   const uint16_t* keys = reinterpret_cast<const uint16_t*>(PageOfSlot(lane, 0));
   float* offset = &key_offsets_[size_t{lane} * head_dim_];
   for (uint32_t d = 0; d < head_dim_; ++d) {

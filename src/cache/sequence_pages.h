@@ -6,11 +6,11 @@
 // stored less an offset, the mean of the first keys of their lane: keys have
 // large means in a few dimensions that would stretch every row's scale, and a
 // constant added to all keys changes no softmax (SageAttention, arXiv
-// 2410.02367, subtracts the mean of the whole text). With the first 12 keys
-// after the sinks the KL of int8 to f16 falls from 1.9e-3 to 5.3e-4 on prose.
+// 2410.02367, subtracts the mean of the whole text). With 12 of the first keys
+// the KL of int8 to f16 falls to a third (docs/experiments.md).
 //
-// Thread-compatible; all changes are made by one thread between steps.
-// Allocates in Create only.
+// Thread-compatible; all changes but Write are made by one thread between
+// steps. Allocates in Create only.
 #pragma once
 
 #include <cstdint>
@@ -77,17 +77,10 @@ class SequencePages {
     PagePool& pool = page < n_exact_pages_ ? *exact_pool_ : pool_;
     return pool.PageData(tables_[lane].page_id(page));
   }
-  // What the keys of a lane's int8 slots are stored less of: [head_dim], or
-  // nullptr for nothing. Fixed from the time the first page is full.
-  const float* KeyOffset(uint32_t lane) const {
-    return n_exact_pages_ > 0 ? &key_offsets_[size_t{lane} * head_dim_]
-                              : nullptr;
-  }
-  // To be called when the first page of a lane is full, if it is exact, and
-  // before any int8 slot of it is written. Different lanes by any threads.
-  void SetKeyOffset(uint32_t lane);
-  static constexpr uint32_t kFirstOffsetSlot = 4;
-
+  // Writes k, v [head_dim] into a slot that Extend has made. Slots of a lane in
+  // order; different lanes by any threads.
+  void Write(const KernelTable& kernels, uint32_t lane, uint32_t slot,
+             const float* k, const float* v);
   KvType TypeOfSlot(uint32_t slot) const {
     return slot / kPageTokens < n_exact_pages_ ? KvType::kF16 : type_;
   }
@@ -96,9 +89,21 @@ class SequencePages {
   PageRun Run(uint32_t lane, uint32_t first_slot, uint32_t n_slots) const;
 
  private:
+  // The mean of a lane's keys is taken over its first page from this slot on:
+  // the first tokens of any text are the outliers that attention rests on (4 in
+  // StreamingLLM, arXiv 2309.17453), however many the options protect.
+  static constexpr uint32_t kFirstOffsetSlot = 4;
+
   SequencePages(const KvShape& shape, const Options& options, PagePool pool,
                 std::optional<PagePool> exact_pool);
 
+  // What a lane's keys of int8 are stored less of: [head_dim], or nullptr for
+  // nothing. Set when the first page is full.
+  const float* KeyOffset(uint32_t lane) const {
+    return n_exact_pages_ > 0 ? &key_offsets_[size_t{lane} * head_dim_]
+                              : nullptr;
+  }
+  void SetKeyOffset(uint32_t lane);
   uint32_t CompactLane(uint32_t lane, uint32_t end_page, uint32_t max_moves);
 
   KvType type_;

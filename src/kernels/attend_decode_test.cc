@@ -94,12 +94,28 @@ TEST(AttendDecodeTest, EverySetAgreesWithDoublePrecisionForEveryShape) {
 TEST(AttendDecodeTest, EverySetAgreesForEveryLength) {
   Random random(2);
   TestLane lane(KvType::kF16, 64, 1000, &random);
+  TestLane int8_lane(KvType::kInt8, 64, 1000, &random);
   std::vector<float> q = ScaledQueries(3, 64, &random);
   std::vector<uint32_t> lengths = {240, 255, 256, 257, 272, 511,
                                    512, 513, 528, 769, 1000};
   for (uint32_t n = 1; n <= 65; ++n) lengths.push_back(n);
   for (const KernelTable* set : AllSets()) {
-    for (uint32_t n : lengths) ExpectExact(*set, lane, n, 3, q);
+    for (uint32_t n : lengths) {
+      ExpectExact(*set, lane, n, 3, q);
+      ExpectExact(*set, int8_lane, n, 3, q);
+    }
+  }
+}
+
+TEST(AttendDecodeTest, Int8RunsHoldAnyNumberOfExactPages) {
+  Random random(6);
+  std::vector<float> q = ScaledQueries(3, 64, &random);
+  for (uint32_t n_exact : {0, 1, 2, 3, 17}) {
+    // Pages on the heap, ids and all: a look behind their end is an error.
+    for (uint32_t n : {5, 16, 17, 40, 300}) {
+      TestLane lane(KvType::kInt8, 64, n, &random, n_exact);
+      for (const KernelTable* set : AllSets()) ExpectExact(*set, lane, n, 3, q);
+    }
   }
 }
 

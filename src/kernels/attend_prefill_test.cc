@@ -127,12 +127,14 @@ TEST(AttendPrefillTest, EverySetAgreesWithDoublePrecisionForEveryShape) {
 
 TEST(AttendPrefillTest, EverySetAgreesAcrossChunkBorders) {
   Random random(2);
-  Prompt prompt(KvType::kF16, 64, 530, 3, &random);
-  for (const KernelTable* set : AllSets()) {
-    ExpectExact(*set, prompt, 230, 275, {0, 8, 16, 24, 32, 44});
-    ExpectExact(*set, prompt, 500, 530, {0, 11, 12, 13, 29});
-    ExpectExact(*set, prompt, 529, 530, {0});
-    ExpectExact(*set, prompt, 255, 257, {});
+  for (KvType type : kAllKvTypes) {
+    Prompt prompt(type, 64, 530, 3, &random);
+    for (const KernelTable* set : AllSets()) {
+      ExpectExact(*set, prompt, 230, 275, {0, 8, 16, 24, 32, 44});
+      ExpectExact(*set, prompt, 500, 530, {0, 11, 12, 13, 29});
+      ExpectExact(*set, prompt, 529, 530, {0});
+      ExpectExact(*set, prompt, 255, 257, {});
+    }
   }
 }
 

@@ -49,6 +49,10 @@ class MatmulInputs {
   // Draws the activations and quantises them with the set's own kernel.
   MatmulInputs(const KernelTable& kernels, const MatmulShape& shape);
 
+  // Its view points into it.
+  MatmulInputs(const MatmulInputs&) = delete;
+  MatmulInputs& operator=(const MatmulInputs&) = delete;
+
   // All row tiles of the matrix at `tiles`; matmul[shape.format] takes them.
   MatmulArgs Args(const uint8_t* tiles);
 

@@ -17,7 +17,9 @@
 namespace lkv {
 
 // Slots of one page; the same number as the rows of a tile, so that one
-// 64-byte register holds one value of each slot.
+// 64-byte register holds one value of each slot. (Files that are compiled for a
+// vector set call no function of base/types.h: the linker may keep that copy,
+// with its instructions, for everybody.)
 inline constexpr uint32_t kPageSlots = kPageTokens;
 
 // Slots between two looks at the running maximum in attention: the
@@ -66,9 +68,10 @@ struct PageRun {
   const uint32_t* pages;
   uint32_t n_slots;   // valid slots; pages = ceil(n_slots / 16)
   uint32_t head_dim;  // multiple of 16
-  // Of int8 runs only: the first n_exact_pages pages hold f16 and lie in a pool
-  // of their own. (The sinks: nearly every query gives them a large part of its
-  // attention, and their keys have outliers that stretch a scale.)
+  // Of int8 runs only: the first n_exact_pages pages of the run (at most all of
+  // them) hold f16 and lie in a pool of their own. (The sinks: nearly every
+  // query gives them a large part of its attention, and their keys have
+  // outliers that stretch a scale.)
   uint32_t n_exact_pages = 0;
   const uint8_t* exact_pool = nullptr;
   size_t exact_page_bytes = 0;

@@ -3,7 +3,7 @@
 #include <limits>
 #include <optional>
 
-#include "kernels/int8_scale.h"
+#include "kernels/int8_page.h"
 #include "kernels/kernel_sets.h"
 
 namespace lkv {
@@ -38,11 +38,11 @@ class HalvesSlot {
 class Int8Slot {
  public:
   Int8Slot(const uint8_t* page, uint32_t slot, uint32_t head_dim) {
-    const size_t n = size_t{kPageSlots} * head_dim;
-    const int8_t* keys = reinterpret_cast<const int8_t*>(page);
-    const uint16_t* scales = reinterpret_cast<const uint16_t*>(page + 2 * n);
-    keys_ = keys + 2 * slot;
-    values_ = keys + n + size_t{slot / 2} * head_dim * 2 + slot % 2;
+    const int8_t* integers = reinterpret_cast<const int8_t*>(page);
+    const uint16_t* scales =
+        reinterpret_cast<const uint16_t*>(page + Int8ScalesAt(head_dim));
+    keys_ = integers + Int8KeyAt(slot, 0);
+    values_ = integers + Int8ValueAt(head_dim, slot, 0);
     key_scale_ = BF16ToF32(scales[slot]);
     value_scale_ = BF16ToF32(scales[kPageSlots + slot]);
   }
@@ -60,8 +60,7 @@ class Int8Slot {
 
   float Key(uint32_t d) const {
     if (exact_) return exact_->Key(d);
-    const float key =
-        key_scale_ * keys_[size_t{d / 2} * 2 * kPageSlots + d % 2];
+    const float key = key_scale_ * keys_[Int8KeyAt(0, d)];
     return key_offset_ != nullptr ? key + key_offset_[d] : key;
   }
   float Value(uint32_t d) const {
@@ -209,8 +208,9 @@ void WriteSlot(uint8_t* page, uint32_t slot, uint32_t head_dim, const float* k,
 // One row as integers in [-127, 127] times the bf16 scale returned.
 uint16_t QuantizeRow(const float* x, uint32_t n, int8_t* integers) {
   float largest = 0;
-  for (uint32_t d = 0; d < n; ++d)
+  for (uint32_t d = 0; d < n; ++d) {
     largest = std::fmax(largest, std::fabs(x[d]));
+  }
   const Int8Scale scale = Int8ScaleOf(largest);
   for (uint32_t d = 0; d < n; ++d) {
     integers[d] = static_cast<int8_t>(std::lrint(x[d] * scale.inverse));
@@ -220,19 +220,11 @@ uint16_t QuantizeRow(const float* x, uint32_t n, int8_t* integers) {
 
 void WriteInt8Slot(uint8_t* page, uint32_t slot, uint32_t head_dim,
                    const float* k, const float* v) {
-  const size_t n = size_t{kPageSlots} * head_dim;
-  int8_t* keys = reinterpret_cast<int8_t*>(page);
-  int8_t* values = keys + n;
-  uint16_t* scales = reinterpret_cast<uint16_t*>(page + 2 * n);
   int8_t row[kMaxHeadDim];
-  scales[slot] = QuantizeRow(k, head_dim, row);
-  for (uint32_t d = 0; d < head_dim; ++d) {
-    keys[(size_t{d / 2} * kPageSlots + slot) * 2 + d % 2] = row[d];
-  }
-  scales[kPageSlots + slot] = QuantizeRow(v, head_dim, row);
-  for (uint32_t d = 0; d < head_dim; ++d) {
-    values[(size_t{slot / 2} * head_dim + d) * 2 + slot % 2] = row[d];
-  }
+  const uint16_t key_scale = QuantizeRow(k, head_dim, row);
+  PutInt8Key(page, slot, head_dim, row, key_scale);
+  const uint16_t value_scale = QuantizeRow(v, head_dim, row);
+  PutInt8Value(page, slot, head_dim, row, value_scale);
 }
 
 template <typename Slot>
@@ -256,21 +248,24 @@ void ValueStats(const uint8_t* page, uint32_t first, uint32_t last,
 }  // namespace
 
 void AddScalarAttention(KernelTable* table) {
+  constexpr auto f16 = static_cast<size_t>(KvType::kF16);
+  constexpr auto bf16 = static_cast<size_t>(KvType::kBF16);
+  constexpr auto int8 = static_cast<size_t>(KvType::kInt8);
   using F16 = HalvesSlot<F16ToF32>;
   using BF16 = HalvesSlot<BF16ToF32>;
-  table->write_slot[0] = WriteSlot<F32ToF16>;
-  table->write_slot[1] = WriteSlot<F32ToBF16>;
-  table->write_slot[2] = WriteInt8Slot;
-  table->attend_decode[0] = AttendDecode<F16>;
-  table->attend_decode[1] = AttendDecode<BF16>;
-  table->attend_decode[2] = AttendDecode<Int8Slot>;
-  table->attend_prefill[0] = AttendPrefill<F16>;
-  table->attend_prefill[1] = AttendPrefill<BF16>;
-  table->attend_prefill[2] = AttendPrefill<Int8Slot>;
+  table->write_slot[f16] = WriteSlot<F32ToF16>;
+  table->write_slot[bf16] = WriteSlot<F32ToBF16>;
+  table->write_slot[int8] = WriteInt8Slot;
+  table->attend_decode[f16] = AttendDecode<F16>;
+  table->attend_decode[bf16] = AttendDecode<BF16>;
+  table->attend_decode[int8] = AttendDecode<Int8Slot>;
+  table->attend_prefill[f16] = AttendPrefill<F16>;
+  table->attend_prefill[bf16] = AttendPrefill<BF16>;
+  table->attend_prefill[int8] = AttendPrefill<Int8Slot>;
   table->reduce_mass = ReduceMass;
-  table->value_stats[0] = ValueStats<F16>;
-  table->value_stats[1] = ValueStats<BF16>;
-  table->value_stats[2] = ValueStats<Int8Slot>;
+  table->value_stats[f16] = ValueStats<F16>;
+  table->value_stats[bf16] = ValueStats<BF16>;
+  table->value_stats[int8] = ValueStats<Int8Slot>;
 }
 
 }  // namespace lkv

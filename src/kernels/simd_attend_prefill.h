@@ -90,7 +90,7 @@ inline void ConvertValues(const PageRun& run, uint32_t page, uint32_t n_slots,
 }
 
 // Loops over arrays of registers are unrolled by request, as in
-// simd_attend_decode.h.
+// simd_decode_halves.h.
 
 // Logits of Simd::kLogitRows rows over kPages converted pages of keys.
 template <int kPages>

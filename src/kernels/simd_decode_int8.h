@@ -33,8 +33,7 @@ inline float ToWords(const float* x, const float* scale, uint32_t n,
     top = Simd::Max(top, Simd::Abs(scaled(i)));
   }
   const float largest = Simd::MaxOf(top);
-  // Below, 1 / largest overflows; such rows are 0 beside all others.
-  const float inverse = largest > 1e-30f ? kLargestWord / largest : 0;
+  const float inverse = largest > kSmallestInt8Row ? kLargestWord / largest : 0;
   const Simd::F32 all = Simd::Set(inverse);
   for (uint32_t i = 0; i < n; i += Simd::kLanes) {
     Simd::StoreWords(words + i, Simd::Round(Simd::Mul(scaled(i), all)));
@@ -300,7 +299,7 @@ class ChunkReader<KvType::kInt8, kGroup> {
     return {.exact = {.first_page = chunk.first_page,
                       .n_pages = n,
                       .n_slots = n_slots,
-                      .last_page = run_.n_exact_pages - 1},
+                      .last_page = chunk.first_page + n - 1},
             .rest = {.first_page = chunk.first_page + n,
                      .n_pages = chunk.n_pages - n,
                      .n_slots = chunk.n_slots - n_slots,

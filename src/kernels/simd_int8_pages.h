@@ -2,6 +2,7 @@
 // avx512_simd.h.
 #pragma once
 
+#include "kernels/int8_page.h"
 #include "kernels/simd_pages.h"
 
 namespace lkv {
@@ -15,10 +16,11 @@ struct Int8Page {
 };
 
 inline Int8Page Int8PageAt(const uint8_t* page, uint32_t head_dim) {
-  const size_t n = size_t{kPageSlots} * head_dim;
   const int8_t* keys = reinterpret_cast<const int8_t*>(page);
-  const uint16_t* scales = reinterpret_cast<const uint16_t*>(page + 2 * n);
-  return {keys, keys + n, scales, scales + kPageSlots};
+  const uint16_t* scales =
+      reinterpret_cast<const uint16_t*>(page + Int8ScalesAt(head_dim));
+  return {keys, keys + Int8ValueAt(head_dim, 0, 0), scales,
+          scales + kPageSlots};
 }
 
 inline Int8Page Int8PageOf(const PageRun& run, uint32_t page) {

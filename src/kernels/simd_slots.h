@@ -2,7 +2,7 @@
 // Include after avx2_simd.h or avx512_simd.h.
 #pragma once
 
-#include "kernels/int8_scale.h"
+#include "kernels/int8_page.h"
 #include "kernels/simd_exp.h"
 #include "kernels/simd_int8_pages.h"
 #include "kernels/simd_pages.h"
@@ -43,19 +43,11 @@ inline uint16_t QuantizeRow(const float* x, uint32_t n, int8_t* integers) {
 
 inline void WriteInt8Slot(uint8_t* page, uint32_t slot, uint32_t head_dim,
                           const float* k, const float* v) {
-  int8_t* keys = reinterpret_cast<int8_t*>(page);
-  int8_t* values = keys + size_t{kPageSlots} * head_dim;
-  uint16_t* scales =
-      reinterpret_cast<uint16_t*>(page + size_t{2} * kPageSlots * head_dim);
   int8_t row[kMaxHeadDim];
-  scales[slot] = QuantizeRow(k, head_dim, row);
-  for (uint32_t d = 0; d < head_dim; d += 2) {
-    __builtin_memcpy(keys + size_t{d} * kPageSlots + 2 * slot, row + d, 2);
-  }
-  scales[kPageSlots + slot] = QuantizeRow(v, head_dim, row);
-  for (uint32_t d = 0; d < head_dim; ++d) {
-    values[(size_t{slot / 2} * head_dim + d) * 2 + slot % 2] = row[d];
-  }
+  const uint16_t key_scale = QuantizeRow(k, head_dim, row);
+  PutInt8Key(page, slot, head_dim, row, key_scale);
+  const uint16_t value_scale = QuantizeRow(v, head_dim, row);
+  PutInt8Value(page, slot, head_dim, row, value_scale);
 }
 
 // Values of dimensions d .. d + kLanes of one slot.

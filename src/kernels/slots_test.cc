@@ -14,7 +14,6 @@ namespace {
 // The tests write to and read from a lane's second page, which is of the
 // lane's type.
 constexpr uint32_t kFirstSlot = kPageSlots;
-static_assert(TestLane::kExactPages == 1);
 
 TEST(WriteSlotTest, StoresKeysByDimensionAndValuesByToken) {
   Random random(1);

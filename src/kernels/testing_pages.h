@@ -2,6 +2,7 @@
 // double precision.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
@@ -15,19 +16,19 @@
 namespace lkv {
 
 // Pages of one lane in shuffled order, filled with random keys and values. One
-// of int8 begins with kExactPages pages of f16 in a pool of their own.
+// of int8 begins with pages of f16 in a pool of their own.
 struct TestLane {
-  static constexpr uint32_t kExactPages = 1;
-
   KvType type;
   uint32_t head_dim;
   std::vector<uint32_t> pages;
   std::vector<uint8_t> pool;
   std::vector<uint16_t> exact_pool;
   std::vector<float> key_offset;
+  uint32_t n_exact_pages;
 
-  TestLane(KvType type, uint32_t head_dim, uint32_t n_slots, Random* random)
-      : type(type), head_dim(head_dim) {
+  TestLane(KvType type, uint32_t head_dim, uint32_t n_slots, Random* random,
+           uint32_t n_exact_pages = 1)
+      : type(type), head_dim(head_dim), n_exact_pages(n_exact_pages) {
     uint32_t n_pages = (n_slots + kPageSlots - 1) / kPageSlots;
     for (uint32_t i = 0; i < n_pages; ++i) pages.push_back(i);
     for (uint32_t i = n_pages; i > 1; --i) {
@@ -60,7 +61,7 @@ struct TestLane {
   size_t type_index() const { return static_cast<size_t>(type); }
   bool is_int8() const { return type == KvType::kInt8; }
   bool HasHalves(uint32_t slot) const {
-    return !is_int8() || slot / kPageSlots < kExactPages;
+    return !is_int8() || slot / kPageSlots < n_exact_pages;
   }
   size_t page_halves() const { return size_t{2} * kPageSlots * head_dim; }
   size_t page_bytes() const { return KvPageBytes(type, head_dim); }
@@ -141,7 +142,8 @@ struct TestLane {
             .pages = pages.data(),
             .n_slots = n_slots,
             .head_dim = head_dim,
-            .n_exact_pages = is_int8() ? kExactPages : 0,
+            .n_exact_pages =
+                is_int8() ? std::min(n_exact_pages, PagesOf(n_slots)) : 0,
             .exact_pool = reinterpret_cast<const uint8_t*>(exact_pool.data()),
             .exact_page_bytes = page_halves() * sizeof(uint16_t),
             .key_offset = is_int8() ? key_offset.data() : nullptr};

@@ -58,11 +58,12 @@ TEST(KvTypeSmolLm2Test, Int8IsNearToF16) {
   constexpr size_t kTokens = 1000;
   for (const std::string& text : {prose, code}) {
     const LogitDistance prefill = distance(text, kTokens, kChunkTokens);
-    EXPECT_LE(prefill.mean_kl, 3e-3);
+    // Without the offsets of keys 1.2e-3 here and 1.9e-3 below, on prose.
+    EXPECT_LE(prefill.mean_kl, 8e-4);
     EXPECT_GE(prefill.top1_agreement, 0.98);
     EXPECT_GT(prefill.mean_kl, 0);  // int8 was not f16
     const LogitDistance decode = distance(text, kTokens / 4, 1);
-    EXPECT_LE(decode.mean_kl, 3e-3);
+    EXPECT_LE(decode.mean_kl, 1.5e-3);
     EXPECT_GE(decode.top1_agreement, 0.98);
   }
 }

@@ -14,9 +14,8 @@
 namespace lkv {
 namespace {
 
-// 64 pages are a whole number of 4 KiB system pages for every head_dim that is
-// a multiple of 16.
-constexpr uint32_t kSmallSlabPages = 64;
+// A whole number of system pages, of 4 to 64 KiB.
+constexpr uint64_t kSmallSlabBytes = uint64_t{256} << 10;
 
 // Read once: it does not change, and a dozen files for each sequence took
 // longer than all else in Create.
@@ -46,7 +45,7 @@ Result<PagePool> PagePool::Create(size_t page_bytes, uint32_t capacity_pages,
   }
   const bool huge = page_bytes * capacity_pages_max >= kHugeFromBytes;
   PagePool pool(page_bytes, capacity_pages, capacity_pages_max,
-                huge ? kHugePageBytes : kSmallSlabPages * page_bytes);
+                huge ? kHugePageBytes : kSmallSlabBytes);
   if (Status s = pool.Reserve(); !s.ok()) return s;
   return pool;
 }

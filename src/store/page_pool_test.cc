@@ -97,7 +97,10 @@ TEST(PagePoolTest, PayloadsOfPagesInUseNeverMix) {
     }
     ASSERT_EQ(pool.n_used(), held.size());
     std::set<uint32_t> slabs;
-    for (uint32_t page : ids) slabs.insert(page / 64);
+    for (uint32_t page : ids) {
+      slabs.insert(page * kBytes / (256 << 10));
+      slabs.insert((page * kBytes + kBytes - 1) / (256 << 10));
+    }
     ASSERT_EQ(pool.n_slabs_in_use(), slabs.size());
   }
 }
