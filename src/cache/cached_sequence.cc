@@ -21,22 +21,27 @@ bool WatchesPattern(const CacheOptions& options) {
          options.window_strategy != WindowStrategy::kStatic;
 }
 
-CacheCost CostOf(const KvShape& shape, const CacheOptions& options,
+CacheCost CostOf(const KvShape& shape, const SequenceOptions& options,
                  const KernelTable& kernels) {
-  CacheCost cost{.type = KvTypeOf(options),
+  const CacheOptions& cache = options.cache;
+  CacheCost cost{.type = KvTypeOf(cache),
                  .page_metadata = PageTable::kBytesPerPage,
                  .lane_metadata = sizeof(PageTable)};
-  if (cost.type == KvType::kInt8 && options.sink_tokens > 0) {
-    cost.exact_pages = PagesOf(options.sink_tokens);
+  if (cost.type == KvType::kInt8 && cache.sink_tokens > 0) {
+    const uint64_t longest_tokens = std::max<uint64_t>(
+        uint64_t{options.prompt_tokens} + options.max_new_tokens,
+        options.max_tokens);
+    cost.exact_pages = static_cast<uint32_t>(
+        PagesOf(std::min<uint64_t>(cache.sink_tokens, longest_tokens)));
     cost.lane_metadata += shape.head_dim * sizeof(float);  // key offsets
   }
-  if (KeepsEverything(options)) return cost;
+  if (KeepsEverything(cache)) return cost;
   // A policy of one page says what a page costs.
   cost.page_metadata +=
-      MakeEvictionPolicy(options, {.n_lanes = 1, .pages_per_lane = 1}, kernels)
+      MakeEvictionPolicy(cache, {.n_lanes = 1, .pages_per_lane = 1}, kernels)
           ->bytes_per_page();
   cost.lane_metadata += LaneEvidence::BytesPerLane(shape);
-  if (WatchesPattern(options)) {
+  if (WatchesPattern(cache)) {
     cost.page_metadata += PatternDetector::kBytesPerPage;
   }
   return cost;
@@ -81,7 +86,7 @@ WindowController::Options WindowOf(const KvShape& shape,
 Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
     SequenceId id, const KvShape& shape, const KernelTable& kernels,
     const WindowContext& context, const SequenceOptions& options) {
-  const CacheCost cost = CostOf(shape, options.cache, kernels);
+  const CacheCost cost = CostOf(shape, options, kernels);
   Result<BudgetPlan> plan = MakeBudgetPlan(shape, options, cost);
   if (!plan.ok()) return plan.status();
   Result<SequencePages> pages = SequencePages::Create(

@@ -413,6 +413,20 @@ TEST(PagedKvCacheTest, Int8PaysForTheOffsetsOfItsKeys) {
                 kShape.n_lanes() * kShape.head_dim * sizeof(float));
 }
 
+TEST(PagedKvCacheTest, Int8PaysForNoMoreSinksThanTheTextHas) {
+  const auto budget_bytes = [](uint32_t sink_tokens) {
+    PagedKvCache cache(kShape, Threads(1));
+    SequenceOptions options =
+        Small(PolicyName::kLru, {.kind = Budget::Kind::kFull});
+    options.cache.kv_type = KvTypeName::kInt8;
+    options.cache.sink_tokens = sink_tokens;
+    options.prompt_tokens = 30;
+    options.max_new_tokens = 2;
+    return cache.Stats(cache.AddSequence(options).value()).budget_bytes;
+  };
+  EXPECT_EQ(budget_bytes(65536), budget_bytes(32));
+}
+
 TEST(PagedKvCacheTest, Int8HoldsNearlyTwiceTheTokensOfF16) {
   const auto resident_tokens = [](KvTypeName type) {
     PagedKvCache cache(kShape, Threads(1));

@@ -69,20 +69,20 @@ void ConfigArguments::AddTo(CLI::App& app, Offer offer) {
   app.add_option("--config", file_, "YAML file with the block lookahead_kv")
       ->type_name("FILE")
       ->check(NamesSomething());
+  const auto add = [&](const char* key, std::optional<std::string>* text) {
+    const OptionKey& option = *FindOption(key);
+    std::string name = "--" + std::string(key);
+    std::replace(name.begin(), name.end(), '_', '-');
+    app.add_option(name, *text,
+                   std::string(option.doc) + ": " + AllowedValues(option))
+        ->type_name("VALUE");
+  };
+  if (offer != Offer::kFileOnly) add("kv_type", &kv_type_);
   if (offer == Offer::kAll) {
     app.add_option("--budget", budget_,
                    "Memory of the KV cache: " + std::string(kBudgetForms))
         ->type_name("SIZE");
-    const auto add = [&](const char* key, std::optional<std::string>* text) {
-      const OptionKey& option = *FindOption(key);
-      std::string name = "--" + std::string(key);
-      std::replace(name.begin(), name.end(), '_', '-');
-      app.add_option(name, *text,
-                     std::string(option.doc) + ": " + AllowedValues(option))
-          ->type_name("VALUE");
-    };
     add("policy", &policy_);
-    add("kv_type", &kv_type_);
     add("seed", &seed_);
   }
   app.add_option("--set", sets_,

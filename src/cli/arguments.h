@@ -17,7 +17,7 @@ namespace lkv::cli {
 class ConfigArguments {
  public:
   // Keys that a verb offers as options; the rest goes through --set.
-  enum class Offer { kFileOnly, kAll };
+  enum class Offer { kFileOnly, kKvType, kAll };
   void AddTo(CLI::App& app, Offer offer);
 
   // Prints a line for each variable LKV_... that nothing reads.

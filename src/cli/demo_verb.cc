@@ -35,7 +35,7 @@ void DemoVerb::AddTo(CLI::App& app) {
                  "The conditions of a comparison in the design sketch that "
                  "this project grew out of: 1,024 tokens in, 2,048 out")
       ->excludes(file);
-  config_.AddTo(*verb, ConfigArguments::Offer::kFileOnly);
+  config_.AddTo(*verb, ConfigArguments::Offer::kKvType);
   verb->add_flag("--json", json_, "Print one JSON document");
   verb->footer(
       "Activations are 16 bit throughout, because 8 bit would drown what a\n"

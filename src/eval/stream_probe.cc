@@ -1,5 +1,7 @@
 #include "eval/stream_probe.h"
 
+#include <cstring>
+
 #include "base/stopwatch.h"
 #include "base/types.h"
 
@@ -33,8 +35,11 @@ void StreamRead(ThreadTeam& team, const uint8_t* data, size_t n_bytes) {
   });
 }
 
-StreamProbe::StreamProbe(ThreadTeam& team)
-    : team_(team), buffer_(kProbeBytes) {}
+StreamProbe::StreamProbe(ThreadTeam& team) : team_(team), buffer_(kProbeBytes) {
+  // Memory that nobody has written is one page of zeros, in the cache: 84 GB/s
+  // where the memory gives 25.
+  std::memset(buffer_.data(), 1, buffer_.size());
+}
 
 double StreamProbe::MeasureGigabytesPerSecond() {
   const Stopwatch read;
