@@ -11,7 +11,8 @@ one fails; --update stores what was counted. Counts whose names differ only in
 what follows an @ are of one call at different times, and must not differ by
 more than 2 % either. Only the program's own code counts, no library of the
 system. Valgrind knows no AVX-512, so the kernels of that set are not counted;
-nor are those of AVX2 on a processor without it.
+nor are those of AVX2 on a processor without it. There alone may a PROGRAM
+count nothing.
 
 Exits 1 on a failure. Without valgrind, or without a file for the compiler
 there is nothing to compare: that is said, and is no failure.
@@ -28,6 +29,7 @@ import sys
 import tempfile
 
 TOLERANCE = 0.02
+CPU_INFO = pathlib.Path("/proc/cpuinfo")
 COUNTED_FUNCTION = "LkvCountedCall"
 EXPLAIN = (
     "If the change is worth it, say why in its commit message and store the"
@@ -104,6 +106,10 @@ def count(valgrind: str, program: str) -> tuple[str, dict[str, int]]:
         }
 
 
+def has_avx2() -> bool:
+    return "avx2" in CPU_INFO.read_text().split()
+
+
 def compare(
     stored: dict[str, int], counted: dict[str, int]
 ) -> tuple[list[str], list[str]]:
@@ -164,6 +170,9 @@ def check(folder: pathlib.Path, programs: list[str], update: bool) -> int:
     compiler = ""
     for program in programs:
         compiler, calls = count(valgrind, program)
+        if not calls and has_avx2():
+            print(f"FAILED: {program} counts nothing")
+            return 1
         counted |= calls
     uneven = not_flat(counted)
     for line in uneven:

@@ -135,7 +135,13 @@ class CheckTest(unittest.TestCase):
         valgrind.write_text(VALGRIND)
         valgrind.chmod(0o755)
 
-    def check(self, totals: str, update: bool = False, path: str = "bin"):
+    def check(
+        self,
+        totals: str,
+        update: bool = False,
+        path: str = "bin",
+        processor: str = "fma avx2 bmi2",
+    ):
         """Returns the exit status and what was printed."""
         environment = {
             "PATH": f"{self.folder / path}:{os.environ['PATH']}"
@@ -143,8 +149,12 @@ class CheckTest(unittest.TestCase):
             else "",
             "TOTALS": totals,
         }
+        cpu_info = self.folder / "cpuinfo"
+        cpu_info.write_text(f"flags\t\t: {processor}\n")
         output = io.StringIO()
-        with mock.patch.dict(os.environ, environment):
+        with mock.patch.dict(os.environ, environment), mock.patch.object(
+            check_instructions, "CPU_INFO", cpu_info
+        ):
             with contextlib.redirect_stdout(output):
                 status = check_instructions.check(
                     self.folder, ["program"], update
@@ -166,9 +176,16 @@ class CheckTest(unittest.TestCase):
 
     def test_a_processor_without_any_counted_set_passes(self):
         self.check("1000 50", update=True)
-        status, output = self.check("")
+        status, output = self.check("", processor="sse4_2 avx")
         self.assertEqual(status, 0)
         self.assertIn("avx2: not run by this processor", output)
+
+    def test_a_program_that_counts_nothing_fails(self):
+        self.check("1000 50", update=True)
+        status, output = self.check("")
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED: program counts nothing", output)
+        self.assertEqual(self.check("", update=True)[0], 1)
 
     def test_another_compiler_is_skipped(self):
         (self.folder / "clang-14.0.6.json").write_text("{}")

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/admission.h"
 #include "text/chat_turn.h"
 
 namespace lkv::cli {
@@ -65,12 +66,9 @@ Result<Generation> Conversation::Say(const std::string& text,
   if (text.find('\0') != std::string::npos) {
     return InvalidArgument("these words contain a NUL byte; remove it");
   }
-  // A token has at least one byte, so most words need no look.
-  const uint64_t n_fewest = text.size() > options_.max_tokens
-                                ? engine_.tokenizer().FewestTokens(text)
-                                : 0;
-  if (n_fewest > options_.max_tokens) {
-    return RefuseWords("at least " + std::to_string(n_fewest),
+  if (const auto n_tokens =
+          FindTooManyTokens(engine_.tokenizer(), text, options_.max_tokens)) {
+    return RefuseWords("at least " + std::to_string(*n_tokens),
                        options_.max_tokens);
   }
   messages_.push_back({"user", text});

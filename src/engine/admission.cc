@@ -46,14 +46,22 @@ Status CheckLength(const Architecture& architecture, uint32_t ctx_tokens,
       ", more than the " + std::to_string(ctx_tokens) + limit);
 }
 
+std::optional<uint64_t> FindTooManyTokens(const Tokenizer& tokenizer,
+                                          std::string_view text,
+                                          uint64_t max_tokens) {
+  // A token has at least one byte, so most texts need no look.
+  if (text.size() <= max_tokens) return std::nullopt;
+  const uint64_t n_tokens = tokenizer.FewestTokens(text);
+  if (n_tokens <= max_tokens) return std::nullopt;
+  return n_tokens;
+}
+
 Status CheckTextLength(const Tokenizer& tokenizer, std::string_view text,
                        uint64_t max_tokens) {
-  // A token has at least one byte, so most texts need no look.
-  if (text.size() <= max_tokens) return Status();
-  const uint64_t n_tokens = tokenizer.FewestTokens(text);
-  if (n_tokens <= max_tokens) return Status();
+  const auto n_tokens = FindTooManyTokens(tokenizer, text, max_tokens);
+  if (!n_tokens) return Status();
   return InvalidArgument("context: a text of " + FormatBytes(text.size()) +
-                         " has at least " + std::to_string(n_tokens) +
+                         " has at least " + std::to_string(*n_tokens) +
                          " tokens, more than the " +
                          std::to_string(max_tokens) +
                          " there is room for; shorten it or raise ctx_tokens");

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,12 @@ namespace lkv {
 // kInvalidArgument unless the longest text of the sequence fits ctx_tokens.
 Status CheckLength(const Architecture& architecture, uint32_t ctx_tokens,
                    const SequenceOptions& options);
+
+// The fewest tokens that a text can have, where these are more than max_tokens.
+// Costs nothing for a text of at most max_tokens bytes, else FewestTokens.
+std::optional<uint64_t> FindTooManyTokens(const Tokenizer& tokenizer,
+                                          std::string_view text,
+                                          uint64_t max_tokens);
 
 // kInvalidArgument when a text has more than max_tokens for certain: said in
 // 20 ms, where tokenising 10 MiB takes seconds.

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <mutex>
 #include <utility>
 
@@ -28,6 +29,9 @@ std::array<Slot, TruncationGuard::kMaxGuards> slots;
 // Guards who takes and frees slots; the handler goes without.
 std::mutex mutex;
 size_t n_guards = 0;
+// Whether the last guard ended while another handler stood over ours.
+bool is_beneath = false;
+// Read by the handler; written only where ours is not installed.
 struct sigaction handler_before = {};
 
 Slot* FindSlot(uintptr_t address) {
@@ -41,35 +45,81 @@ Slot* FindSlot(uintptr_t address) {
   return nullptr;
 }
 
-// Puts zeros over [address, end of the slot's range). Only system calls.
+// Puts zeros over [address, end of the slot's range), having said so: no thread
+// may read a zero that IsTorn() does not know of. Only system calls.
 bool ReplaceByZeros(Slot* slot, uintptr_t address) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t begin = address / page * page;
+  slot->is_torn = true;
   void* zeros =
       mmap(reinterpret_cast<void*>(begin), slot->end - begin, PROT_READ,
            MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (zeros == MAP_FAILED) return false;
-  slot->is_torn = true;
-  return true;
+  return zeros != MAP_FAILED;
 }
 
-void OnBusError(int, siginfo_t* info, void*) {
-  const bool is_access = info->si_code > 0;  // else sent by a process
-  if (is_access) {
-    const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
-    Slot* slot = FindSlot(address);
-    if (slot != nullptr && ReplaceByZeros(slot, address)) return;
+// Does with a signal what had been done without us.
+void PassOn(int signal_number, siginfo_t* info, void* context) {
+  if ((handler_before.sa_flags & SA_SIGINFO) != 0) {
+    handler_before.sa_sigaction(signal_number, info, context);
+    return;
   }
-  // An access is repeated and meets the handler from before.
-  sigaction(SIGBUS, &handler_before, nullptr);
-  if (!is_access) raise(SIGBUS);
+  const bool is_access = info->si_code > 0;  // else sent by a process
+  if (handler_before.sa_handler == SIG_IGN && !is_access) return;
+  if (handler_before.sa_handler != SIG_DFL &&
+      handler_before.sa_handler != SIG_IGN) {
+    handler_before.sa_handler(signal_number);
+    return;
+  }
+  // Ends the process: an access, which cannot be ignored, is repeated.
+  signal(signal_number, SIG_DFL);
+  if (!is_access) raise(signal_number);
+}
+
+void OnBusError(int signal_number, siginfo_t* info, void* context) {
+  const int errno_before = errno;
+  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  Slot* slot = info->si_code > 0 ? FindSlot(address) : nullptr;
+  if (slot == nullptr || !ReplaceByZeros(slot, address)) {
+    PassOn(signal_number, info, context);
+  }
+  errno = errno_before;
+}
+
+bool IsOurs(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 &&
+         action.sa_sigaction == OnBusError;
+}
+
+// Whether a handler that was not there before ours is taken to stand over it.
+bool IsNewFunction(const struct sigaction& action) {
+  return action.sa_sigaction != handler_before.sa_sigaction &&
+         ((action.sa_flags & SA_SIGINFO) != 0 ||
+          (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN));
+}
+
+struct sigaction CurrentHandler() {
+  struct sigaction now = {};
+  CHECK(sigaction(SIGBUS, nullptr, &now) == 0);
+  return now;
 }
 
 void InstallHandler() {
+  const struct sigaction now = CurrentHandler();
+  // One that stands over ours passes on to it: over it, ours would lead back.
+  const bool is_reached = IsOurs(now) || (is_beneath && IsNewFunction(now));
+  is_beneath = false;
+  if (is_reached) return;
+  handler_before = now;
   struct sigaction action = {};
   action.sa_sigaction = OnBusError;
-  action.sa_flags = SA_SIGINFO;
-  CHECK(sigaction(SIGBUS, &action, &handler_before) == 0);
+  action.sa_flags = SA_SIGINFO | (now.sa_flags & (SA_ONSTACK | SA_RESTART));
+  action.sa_mask = now.sa_mask;
+  CHECK(sigaction(SIGBUS, &action, nullptr) == 0);
+}
+
+void RemoveHandler() {
+  is_beneath = !IsOurs(CurrentHandler());
+  if (!is_beneath) CHECK(sigaction(SIGBUS, &handler_before, nullptr) == 0);
 }
 
 }  // namespace
@@ -93,7 +143,7 @@ TruncationGuard::~TruncationGuard() {
   if (slot_ == kNone) return;
   const std::lock_guard lock(mutex);
   slots[slot_].end = 0;
-  if (--n_guards == 0) CHECK(sigaction(SIGBUS, &handler_before, nullptr) == 0);
+  if (--n_guards == 0) RemoveHandler();
 }
 
 TruncationGuard::TruncationGuard(TruncationGuard&& other) noexcept

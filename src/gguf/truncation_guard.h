@@ -1,10 +1,13 @@
 // TruncationGuard: survives a mapped file that another process truncates (a
 // download that starts again, a full disk) instead of ending with SIGBUS.
 //
-// While a guard lives, a handler answers SIGBUS inside its range: it puts zeros
-// in the place of everything from the missing page on, notes the loss, and the
+// While a guard lives, a handler answers SIGBUS inside its range: it notes the
+// loss, puts zeros in the place of everything from the missing page on, and the
 // reader goes on. Whoever read asks IsTorn() before believing what it read.
-// Other bus errors go to the handler that was there before.
+// Other bus errors go to the handler that was there before, which is called
+// from ours, with its own mask; without one they end the process. A handler
+// that is installed over ours must pass on to it what is not its own; the end
+// of the last guard leaves it there, and else puts the earlier one back.
 //
 // Thread rule: Create and the end of a guard from any thread, one at a time
 // inside; the range may be read by any threads. The handler costs nothing until

@@ -21,7 +21,9 @@ struct PieceLimits {
 // Bytes of the first piece of a text: all of it within the limits; else cut
 // where a run grows too long, or after the last line end that fits, or between
 // two UTF-8 characters. Requires bytes_max >= 4, run_characters_max >= 1.
-// O(bytes of the piece), but for text in one piece without ASCII words.
+// O(bytes of the piece), and O(bytes_max) for one that ends after a line end,
+// which the next piece then needs not look for: O(bytes) for all of a text.
+// Reads at most two bytes behind the piece, or bytes_max + 1 bytes there.
 size_t FirstPieceEnd(std::string_view text, PieceLimits limits);
 
 }  // namespace lkv

@@ -1,6 +1,8 @@
 #include "text/text_piece.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -68,6 +70,44 @@ TEST(TextPieceTest, ALongTextIsCutInFrontOfASpaceBetweenLetters) {
                           {.bytes_max = 100, .run_characters_max = 100}),
             11u);
 }
+
+TEST(TextPieceTest, AWordOrALongRunEndsAPieceWhicheverComesFirst) {
+  const PieceLimits limits = {
+      .bytes_max = 100, .run_characters_max = 6, .bytes_wanted = 4};
+  EXPECT_EQ(FirstPieceEnd("abcde fghijklm", limits), 5u);
+  EXPECT_EQ(FirstPieceEnd("abcdefghijk lm", limits), 6u);
+}
+
+// Text whose tail cannot be read: one page of a unit, then none.
+class TextPieceWorkTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  TextPieceWorkTest()
+      : page_bytes_(static_cast<size_t>(sysconf(_SC_PAGESIZE))),
+        memory_(static_cast<char*>(mmap(nullptr, 2 * page_bytes_,
+                                        PROT_READ | PROT_WRITE,
+                                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {}
+  ~TextPieceWorkTest() override { munmap(memory_, 2 * page_bytes_); }
+
+  const size_t page_bytes_;
+  char* const memory_;
+};
+
+TEST_P(TextPieceWorkTest, APieceIsFoundWithoutALookAtTheRest) {
+  ASSERT_NE(memory_, MAP_FAILED);
+  const std::string unit = GetParam();
+  for (size_t i = 0; i < page_bytes_; ++i) memory_[i] = unit[i % unit.size()];
+  ASSERT_EQ(mprotect(memory_ + page_bytes_, page_bytes_, PROT_NONE), 0);
+  const std::string_view text(memory_, 2 * page_bytes_);
+  // The tokenizer's relation: a run may not be as long as a piece is wanted.
+  EXPECT_LT(FirstPieceEnd(text, {.bytes_max = page_bytes_ - 1,
+                                 .run_characters_max = page_bytes_ / 4,
+                                 .bytes_wanted = page_bytes_ / 2}),
+            page_bytes_);
+}
+
+INSTANTIATE_TEST_SUITE_P(Units, TextPieceWorkTest,
+                         ::testing::Values(" ", "a", "1 ", "a, ", "ab ", "\n",
+                                           "\xc3\xa9 ", "\x80"));
 
 }  // namespace
 }  // namespace lkv

@@ -212,6 +212,10 @@ bool Tokenizer::State::TokenizeFromStart(std::string_view text, Special special,
   return true;
 }
 
+bool Tokenizer::cuts_between_words() const {
+  return state_->limits.bytes_wanted == kWantedPieceBytes;
+}
+
 uint64_t Tokenizer::FewestTokens(std::string_view text) const {
   const auto type = llama_vocab_type(vocab());
   if (type != LLAMA_VOCAB_TYPE_BPE && type != LLAMA_VOCAB_TYPE_SPM) return 0;

@@ -60,6 +60,9 @@ class Tokenizer {
   // the seams may differ from those of the whole.
   std::vector<int32_t> Tokenize(std::string_view text, Start start,
                                 Special special) const;
+  // Whether long text is cut between words, which changes no token: so far as
+  // the vocabulary is known to split text there.
+  bool cuts_between_words() const;
   // A number of tokens that the text has at least, from its length and the
   // longest token: 0 where the vocabulary sets no bound, because it reads an
   // unknown word as one token or drops white space. 5 ms and 1 ms per MiB.
@@ -77,7 +80,7 @@ class Tokenizer {
   // that stand inside a message's content are plain text: they end no turn.
   // kInvalidArgument when the model carries no usable template, or a message
   // contains a NUL byte; kCancelled when `cancelled` says so, which is asked
-  // every kWantedPieceBytes where the vocabulary allows it.
+  // every kWantedPieceBytes with cuts_between_words().
   enum class Reply { kOmit, kBegin };
   Result<TokenizedChat> TokenizeChat(
       std::span<const ChatMessage> messages, Reply reply,

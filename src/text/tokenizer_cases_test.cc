@@ -9,8 +9,10 @@
 #include <iterator>
 #include <random>
 #include <sstream>
+#include <utility>
 
 #include "llama.h"
+#include "testing/test_paths.h"
 #include "text/tokenizer.h"
 
 namespace lkv {
@@ -92,25 +94,43 @@ INSTANTIATE_TEST_SUITE_P(Vocabularies, TokenizerCasesTest,
                            return name;
                          });
 
+std::string VocabularyPath(const std::string& name) {
+  return LKV_LLAMA_CPP_DIR "/models/ggml-vocab-" + name + ".gguf";
+}
+
+// The texts of all cases of a vocabulary in random order, of more than
+// n_bytes; between them stands what a cut may meet.
+std::string JoinCases(const std::string& vocabulary, size_t n_bytes) {
+  const std::vector<TokenizerCase> cases = ReadCases(vocabulary);
+  std::mt19937 random(11);
+  std::string text;
+  while (text.size() < n_bytes) {
+    text += cases[random() % cases.size()].text;
+    constexpr const char* kJoints[] = {" ",  "a b",       "",
+                                       "\n", "it's a  b", "9 c"};
+    text += kJoints[random() % std::size(kJoints)];
+  }
+  return text;
+}
+
 // A text that is cut into pieces, by llama.cpp's own word for it in one call:
-// for the vocabularies that have cases and may be cut between words.
+// for the vocabularies that are at hand and may be cut between words. The
+// model's has no cases of its own.
 TEST(TokenizerPiecesTest, PiecesGiveTheTokensOfTheWhole) {
+  const std::string cases_of_gpt2 = VocabularyPath("gpt-2");
+  std::vector<std::pair<std::string, std::string>> vocabularies_and_cases = {
+      {TestModelPath(), cases_of_gpt2}};
   for (const char* name :
        {"gpt-2", "llama-bpe", "qwen2", "refact", "starcoder"}) {
-    SCOPED_TRACE(name);
-    const std::string path =
-        LKV_LLAMA_CPP_DIR "/models/ggml-vocab-" + std::string(name) + ".gguf";
+    vocabularies_and_cases.emplace_back(VocabularyPath(name),
+                                        VocabularyPath(name));
+  }
+  for (const auto& [path, cases] : vocabularies_and_cases) {
+    SCOPED_TRACE(path);
     Result<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Open(path);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
-    const std::vector<TokenizerCase> cases = ReadCases(path);
-    std::mt19937 random(11);
-    std::string text;
-    while (text.size() < 3 * Tokenizer::kWantedPieceBytes) {
-      text += cases[random() % cases.size()].text;
-      constexpr const char* kJoints[] = {" ",  "a b",       "",
-                                         "\n", "it's a  b", "9 c"};
-      text += kJoints[random() % std::size(kJoints)];
-    }
+    EXPECT_TRUE((*tokenizer)->cuts_between_words());
+    const std::string text = JoinCases(cases, 3 * Tokenizer::kWantedPieceBytes);
     const auto n_bytes = static_cast<int32_t>(text.size());
     std::vector<int32_t> whole(text.size() + 16);
     const int32_t n = llama_tokenize(
@@ -123,6 +143,15 @@ TEST(TokenizerPiecesTest, PiecesGiveTheTokensOfTheWhole) {
                              Tokenizer::Special::kParse),
               std::vector<int32_t>(whole.begin(), whole.begin() + n));
     EXPECT_GE(static_cast<uint64_t>(n), (*tokenizer)->FewestTokens(text));
+  }
+}
+
+TEST(TokenizerPiecesTest, OtherVocabulariesAreNotCutBetweenWords) {
+  for (const char* name : {"llama-spm", "bert-bge", "deepseek-llm"}) {
+    Result<std::unique_ptr<Tokenizer>> tokenizer =
+        Tokenizer::Open(VocabularyPath(name));
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+    EXPECT_FALSE((*tokenizer)->cuts_between_words()) << name;
   }
 }
 

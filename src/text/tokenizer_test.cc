@@ -418,8 +418,9 @@ TEST(TokenizerTest, BytesThatAreDroppedDoNotCount) {
 
 TEST(TokenizerTest, ALongChatIsCancelledBetweenPieces) {
   std::string words;
-  while (words.size() < 8 * Tokenizer::kWantedPieceBytes)
+  while (words.size() < 8 * Tokenizer::kWantedPieceBytes) {
     words += "some words ";
+  }
   const std::vector<ChatMessage> chat = {{"user", words}};
   int n_asked = 0;
   const auto read = SmolLm().TokenizeChat(chat, Tokenizer::Reply::kBegin,
