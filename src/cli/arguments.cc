@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/machine.h"
 #include "base/printable_text.h"
 #include "base/thread_team.h"
 #include "cli/exit_code.h"
@@ -208,19 +209,13 @@ CLI::Option* AddList(CLI::App& app, const std::string& name,
       [=](const std::vector<std::string>& given) { *words = given; });
 }
 
-Status InOptionNames(const Status& refusal) {
-  if (refusal.code() != StatusCode::kInvalidArgument) return refusal;
-  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"ctx_tokens", "--ctx"},
-      {"allow_beyond_trained", "--allow-beyond-trained"}};
-  std::string message(refusal.message());
-  for (const auto& [field, option] : kNames) {
-    for (size_t at = 0; (at = message.find(field, at)) != message.npos;
-         at += option.size()) {
-      message.replace(at, field.size(), option);
-    }
-  }
-  return InvalidArgument(std::move(message));
+void RemarkOnThreads(uint32_t n_threads) {
+  const uint32_t n_cores = UsableCores();
+  if (n_threads <= n_cores) return;
+  PrintError("--threads: " + std::to_string(n_threads) + " threads share the " +
+             (n_cores == 1 ? "one core" : std::to_string(n_cores) + " cores") +
+             " this process may use, which slows them down; leave it out to "
+             "use each core once");
 }
 
 Result<std::string> ChooseModel(const std::string& given) {

@@ -66,10 +66,8 @@ CLI::Option* AddList(CLI::App& app, const std::string& name,
                      std::vector<std::string>* words,
                      const std::string& description);
 
-// The same refusal with the fields of EngineOptions by the names that they have
-// as options: "ctx_tokens" is --ctx. Of what the engine says of a request; a
-// failure of another kind, which may speak of files, is left as it is.
-Status InOptionNames(const Status& refusal);
+// Says on stderr when n_threads are more than there are cores.
+void RemarkOnThreads(uint32_t n_threads);
 
 // The model to use: the given path, else $LKV_MODEL, else the first *.gguf in
 // the folder that scripts/setup.sh fills. kNotFound when there is none.

@@ -7,7 +7,6 @@
 #include "cli/arguments.h"
 #include "cli/json_document.h"
 #include "cli/number_text.h"
-#include "cli/open_engine.h"
 #include "cli/text_table.h"
 #include "engine/kernel_choice.h"
 #include "eval/kernel_speed.h"

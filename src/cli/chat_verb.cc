@@ -133,7 +133,7 @@ class ChatLoop {
                .cancelled = [&] { return interrupt_.Requested(); }});
     progress.Erase();
     if (reply.status().code() == StatusCode::kInvalidArgument) {
-      return Refuse(reply.status().message());
+      return Refuse(MessageOf(reply.status()));
     }
     if (!reply.ok()) {
       // A person can try again; a script should stop here.

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli/exit_code.h"
+#include "cli/parse_error.h"
 #include "options/option_table.h"
 #include "testing/child_process.h"
 
@@ -86,6 +88,30 @@ TEST(CommandLineTest, AnOptionGivenTwiceOrWithoutItsValueIsNamed) {
   EXPECT_NE(RunLkv({"config", "show", "--budget"})
                 .err.find("config show: --budget: stands without its value; "),
             std::string::npos);
+}
+
+TEST(ExplainParseErrorTest, WordsOfAnUnknownFormAreLeftAsTheyAre) {
+  const CLI::App app;
+  const CLI::ExcludesError error("these two differ",
+                                 CLI::ExitCodes::ExcludesError);
+  EXPECT_EQ(ExplainParseError(app, error).message(),
+            "command line: these two differ; lkv -h shows what it takes");
+}
+
+TEST(MessageOfTest, WordsOnTheLengthNameOptions) {
+  EXPECT_EQ(MessageOf(InvalidArgument("ctx_tokens: 9 is more; lower it or "
+                                      "allow_beyond_trained")),
+            "--ctx: 9 is more; lower it or --allow-beyond-trained");
+  EXPECT_EQ(MessageOf(InvalidArgument("context: 9 are more than the 5 of "
+                                      "ctx_tokens; raise ctx_tokens")),
+            "context: 9 are more than the 5 of --ctx; raise --ctx");
+}
+
+TEST(MessageOfTest, OtherWordsAreLeftAsTheyAre) {
+  const std::string path = "/ctx_tokens/m.gguf: is torn";
+  EXPECT_EQ(MessageOf(InvalidArgument(path)), path);
+  const std::string file = "context: no file of ctx_tokens";
+  EXPECT_EQ(MessageOf(NotFound(file)), file);
 }
 
 TEST(CommandLineTest, WhatIsWrongIsSaidInPlainWords) {

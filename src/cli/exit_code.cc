@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "base/printable_text.h"
 
@@ -39,6 +40,27 @@ std::string_view ExitCodeName(ExitCode code) {
       return "interrupted";
   }
   return {};
+}
+
+std::string MessageOf(const Status& status) {
+  std::string message(status.message());
+  // What they begin with. Only numbers follow: nothing that a user wrote, such
+  // as the path of a file, which may hold any word.
+  const bool is_of_length =
+      message.starts_with("context: ") || message.starts_with("ctx_tokens: ");
+  if (status.code() != StatusCode::kInvalidArgument || !is_of_length) {
+    return message;
+  }
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"ctx_tokens", "--ctx"},
+      {"allow_beyond_trained", "--allow-beyond-trained"}};
+  for (const auto& [field, option] : kNames) {
+    for (size_t at = 0; (at = message.find(field, at)) != message.npos;
+         at += option.size()) {
+      message.replace(at, field.size(), option);
+    }
+  }
+  return message;
 }
 
 void PrintError(std::string_view message) {

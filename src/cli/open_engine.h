@@ -2,7 +2,6 @@
 // with Ctrl-C ending the process at once, since nothing is lost by it.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include "cli/interrupt.h"
@@ -10,9 +9,6 @@
 #include "lookaheadkv/status.h"
 
 namespace lkv::cli {
-
-// Says on stderr when n_threads are more than there are cores.
-void RemarkOnThreads(uint32_t n_threads);
 
 // Remarks on the threads, and on weights that could not be carried exactly.
 // Afterwards Ctrl-C sets the interrupt's flag.

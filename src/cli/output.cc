@@ -47,7 +47,7 @@ ExitCode Output::Fail(const Status& status) {
   // Whoever was interrupted says so in words of its own; here they are one.
   const std::string message = status.code() == StatusCode::kCancelled
                                   ? Interrupt::kMessage
-                                  : std::string(status.message());
+                                  : MessageOf(status);
   PrintError(message);
   const ExitCode code = ExitCodeOf(status);
   if (format_ == OutputFormat::kJson && !used_) {

@@ -27,6 +27,7 @@ std::string WordsOf(const CLI::ParseError& error) {
   if (kind == "ExcludesError") {
     constexpr std::string_view kExcludes = " excludes ";
     const size_t at = words.find(kExcludes);
+    if (at == words.npos) return words;
     return words.substr(0, at) + ": cannot stand beside " +
            words.substr(at + kExcludes.size());
   }

@@ -59,7 +59,8 @@ TEST(DemoTest, WhyLessIsReadThanAskedForIsSaid) {
   }
 }
 
-// A copy of the model with some bytes of its head replaced by as many others.
+// A copy of the model with some bytes of its head replaced by as many others,
+// wherever they stand.
 class ChangedModel {
  public:
   ChangedModel(std::string_view from, std::string_view to)
@@ -71,10 +72,13 @@ class ChangedModel {
     std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
     std::string head(4 << 20, '\0');
     file.read(head.data(), static_cast<std::streamsize>(head.size()));
-    const size_t at = head.find(from);
+    size_t at = head.find(from);
     EXPECT_NE(at, head.npos);
-    file.seekp(static_cast<std::streamoff>(at));
-    file << to;
+    for (; at != head.npos; at = head.find(from, at)) {
+      file.seekp(static_cast<std::streamoff>(at));
+      file << to;
+      at += from.size();
+    }
   }
   ~ChangedModel() { std::filesystem::remove(path_); }
   const std::string& path() const { return path_; }
@@ -90,8 +94,8 @@ TEST(DemoTest, WithoutAChatTemplateNoQuestionIsAsked) {
       RunLkv({"demo", "-m", model.path(), "--context", "480", "--budget", "75%",
               "--policies", "lru"});
   EXPECT_EQ(demo.exit_code, 0) << demo.err;
-  EXPECT_NE(demo.out.find("No question was asked: chat: the model carries no "
-                          "chat template."),
+  EXPECT_NE(demo.out.find("No question was asked: the model carries no chat "
+                          "template."),
             std::string::npos)
       << demo.out;
   const ChildResult chat = RunLkv({"chat", "-m", model.path()});
@@ -99,6 +103,18 @@ TEST(DemoTest, WithoutAChatTemplateNoQuestionIsAsked) {
   EXPECT_NE(chat.err.find("no chat template; lkv run continues"),
             std::string::npos)
       << chat.err;
+}
+
+TEST(DemoTest, WithATemplateOfAnUnknownKindNoQuestionIsAsked) {
+  const ChangedModel model("<|im_start|>", "<|im_sturt|>");
+  const ChildResult demo =
+      RunLkv({"demo", "-m", model.path(), "--context", "480", "--budget", "75%",
+              "--policies", "lru"});
+  EXPECT_EQ(demo.exit_code, 0) << demo.err;
+  EXPECT_NE(demo.out.find("No question was asked: the model's chat template "
+                          "is of an unknown kind."),
+            std::string::npos)
+      << demo.out;
 }
 
 TEST(RunTest, WhatCannotFitIsRefusedBeforeTheWeightsAreRead) {

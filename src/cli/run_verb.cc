@@ -109,7 +109,7 @@ ExitCode RunVerb::Answer(Engine& engine, const Inputs& inputs,
                          const Interrupt& interrupt) const {
   const SequenceOptions& admission = request.admission;
   const auto sequence = engine.Start(admission);
-  if (!sequence.ok()) return out.Fail(InOptionNames(sequence.status()));
+  if (!sequence.ok()) return out.Fail(sequence.status());
   NoticeRaisedBudget(admission, engine.architecture().kv_shape(),
                      (*sequence)->stats());
 

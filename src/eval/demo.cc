@@ -79,7 +79,7 @@ class Demo {
 
   Status SplitText();
   // Leaves the prompt empty when no question can be asked.
-  void PrepareQuestion();
+  Status PrepareQuestion();
   // Admits every sequence to come, so that what cannot be is refused at once.
   Status CheckAdmission();
   Result<std::unique_ptr<PolicyRun>> RunPolicy(const CacheOptions& cache);
@@ -202,28 +202,34 @@ Status Demo::RunShadow(std::span<const std::unique_ptr<PolicyRun>> runs) {
   return Status();
 }
 
-void Demo::PrepareQuestion() {
-  if (options_.question.empty()) return;
-  const std::string content = options_.text + "\n\n" + options_.question;
-  const ChatMessage message{"user", content};
-  Result<TokenizedChat> chat =
-      engine_.tokenizer().TokenizeChat({&message, 1}, Tokenizer::Reply::kBegin);
-  if (!chat.ok()) {
-    // What to do about it is not for this place.
-    const std::string_view why = chat.status().message();
-    no_question_ = why.substr(0, why.find("; "));
-    return;
+Status Demo::PrepareQuestion() {
+  if (options_.question.empty()) return Status();
+  const Tokenizer& tokenizer = engine_.tokenizer();
+  if (!tokenizer.has_chat_template()) {
+    no_question_ = "the model carries no chat template";
+    return Status();
   }
+  // Nothing but the template can be wrong with this one.
+  const ChatMessage greeting{"user", "Hello."};
+  if (!tokenizer.TokenizeChat({&greeting, 1}, Tokenizer::Reply::kBegin).ok()) {
+    no_question_ = "the model's chat template is of an unknown kind";
+    return Status();
+  }
+  const ChatMessage message{"user", options_.text + "\n\n" + options_.question};
+  Result<TokenizedChat> chat = tokenizer.TokenizeChat(
+      {&message, 1}, Tokenizer::Reply::kBegin, cancelled_);
+  if (!chat.ok()) return chat.status();
   const uint32_t trained = engine_.architecture().trained_context_tokens;
   if (chat->tokens.size() + options_.answer_tokens > trained) {
     no_question_ = "the whole text is longer than the " +
                    std::to_string(trained) +
                    " tokens the model was trained for";
-    return;
+    return Status();
   }
   question_.prompt = std::move(chat->tokens);
   if (options_.cache.pin_system) question_.pinned = std::move(chat->pinned);
   question_.max_new_tokens = options_.answer_tokens;
+  return Status();
 }
 
 Status Demo::CheckAdmission() {
@@ -260,7 +266,7 @@ Status Demo::AnswerQuestion(DemoRow* row) {
 
 Result<DemoReport> Demo::Run() {
   if (Status s = SplitText(); !s.ok()) return s;
-  PrepareQuestion();
+  if (Status s = PrepareQuestion(); !s.ok()) return s;
   if (Status s = CheckAdmission(); !s.ok()) return s;
   const uint64_t n_tokens = part_.prefill.size() + part_.decode.size();
   // Beside the policies: full cache, noise floor and shadow.

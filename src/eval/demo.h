@@ -76,7 +76,7 @@ struct DemoProgress {
 
 // Needs an engine with high activations for the fidelity to mean something
 // (eval/fidelity.h). A shorter text is split in the same proportion. No
-// question is asked of a model without a chat template, or when the whole text
+// question is asked of a model without a usable chat template, or when the whole text
 // is longer than the model was trained for. `progress` may be empty.
 // kInvalidArgument, before any work: a text that is too short for the split, a
 // budget below what the policies need.

@@ -149,6 +149,24 @@ TEST(DemoTest, ABudgetBelowTheFloorIsRefusedBeforeAnyWork) {
   }
 }
 
+TEST(DemoTest, ATextThatNoChatTakesIsRefusedWithItsReason) {
+  DemoOptions options;
+  options.text += '\0';
+  Result<DemoReport> report = RunDemo(SharedEngine(), options, {}, {});
+  EXPECT_EQ(report.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(report.status().message().find("NUL byte; remove it"),
+            std::string::npos);
+}
+
+TEST(DemoTest, ReadingTheQuestionCanBeCancelled) {
+  uint32_t n_stages = 0;
+  Result<DemoReport> report = RunDemo(
+      SharedEngine(), DemoOptions(), [&](const DemoProgress&) { ++n_stages; },
+      [] { return true; });
+  EXPECT_EQ(report.status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(n_stages, 0u);
+}
+
 TEST(DemoTest, CancelledDemoSaysSo) {
   DemoOptions options;
   Result<DemoReport> report =
