@@ -1,5 +1,7 @@
 #include "base/thread_team.h"
 
+#include <signal.h>
+
 #include <atomic>
 #include <string>
 #include <system_error>
@@ -99,10 +101,35 @@ struct ThreadTeam::State {
   std::vector<std::thread> workers;
 };
 
+namespace {
+
+// While it lives, threads that begin are not asked to take the signals that
+// users send: those belong to whoever waits for input. (Faults stay theirs.)
+class WithoutUserSignals {
+ public:
+  WithoutUserSignals() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+      sigaddset(&signals, number);
+    }
+    pthread_sigmask(SIG_BLOCK, &signals, &before_);
+  }
+  ~WithoutUserSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  WithoutUserSignals(const WithoutUserSignals&) = delete;
+  WithoutUserSignals& operator=(const WithoutUserSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
 ThreadTeam::ThreadTeam(uint32_t n_threads, Status* refusal)
     : n_threads_(n_threads), state_(std::make_unique<State>(n_threads)) {
   CHECK(n_threads >= 1 && n_threads <= kMaxThreads);
   state_->workers.reserve(n_threads - 1);
+  const WithoutUserSignals in_workers;
   try {
     for (uint32_t i = 1; i < n_threads; ++i) {
       state_->workers.emplace_back([this, i] { WorkerLoop(i); });

@@ -1,6 +1,7 @@
 #include "base/thread_team.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -225,6 +226,21 @@ TEST(ThreadTeamTest, IdleMembersSleepAndWakeForTheNextRun) {
              ++polls < kMaxPolls);
     ASSERT_GE(states.size(), kThreads - 1);
     ASSERT_EQ(states.find_first_not_of('S'), std::string::npos) << states;
+  }
+}
+
+// So that Ctrl-C reaches the thread that waits for input.
+TEST(ThreadTeamTest, WorkersTakeNoSignalOfTheUser) {
+  ThreadTeam team(3);
+  std::atomic<bool> worker_came{false};
+  while (!worker_came) {
+    team.Run([&](TeamMember& me) {
+      sigset_t mask;
+      pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+      EXPECT_EQ(sigismember(&mask, SIGINT) == 1, me.index() != 0);
+      EXPECT_EQ(sigismember(&mask, SIGBUS), 0);
+      if (me.index() != 0) worker_came = true;
+    });
   }
 }
 

@@ -1,6 +1,8 @@
 #include "cli/line_reader.h"
 
 #include <histedit.h>
+#include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -71,18 +73,34 @@ class LineReader::Editor {
     return static_cast<Editor*>(self);
   }
 
+  // Returns when there is input, or false when Ctrl-C was pressed. One that
+  // comes right before read() would not end it, so SIGINT is let through in
+  // ppoll() only.
+  static bool WaitForInput(const Interrupt& interrupt) {
+    sigset_t ctrl_c;
+    sigemptyset(&ctrl_c);
+    sigaddset(&ctrl_c, SIGINT);
+    sigset_t others;
+    pthread_sigmask(SIG_BLOCK, &ctrl_c, &others);
+    pollfd input = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    while (!interrupt.Requested() && ppoll(&input, 1, nullptr, &others) < 0 &&
+           errno == EINTR) {
+    }
+    pthread_sigmask(SIG_SETMASK, &others, nullptr);
+    return !interrupt.Requested();
+  }
+
   // libedit's own reader retries after a signal, so that Ctrl-C would go
   // unnoticed until the next key.
   static int ReadCharacter(EditLine* editor, wchar_t* character) {
     std::mbstate_t state = {};
     for (;;) {
+      if (!WaitForInput(Self(editor)->interrupt_)) return -1;
       char byte = 0;
       const ssize_t n = read(STDIN_FILENO, &byte, 1);
       if (n == 0) return 0;
-      if (n < 0) {
-        if (errno == EINTR && !Self(editor)->interrupt_.Requested()) continue;
-        return -1;
-      }
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return -1;
       const size_t length = std::mbrtowc(character, &byte, 1, &state);
       if (length == static_cast<size_t>(-2)) continue;  // more bytes follow
       if (length == static_cast<size_t>(-1)) {          // no character: skip
