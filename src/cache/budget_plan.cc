@@ -68,7 +68,7 @@ Needs NeedsOf(const KvShape& shape, const SequenceOptions& options,
   needs.text_tokens = text_tokens;
   needs.text_pages = PagesOf(needs.text_tokens);
   needs.whole_pages = n_lanes * needs.text_pages;
-  needs.whole_bytes = cost.Total(shape, needs.whole_pages);
+  needs.whole_bytes = cost.TotalBytes(shape, needs.whole_pages);
 
   needs.protection = ProtectionOf(options);
   needs.n_dense_lanes = uint64_t{options.cache.dense_layers} * shape.n_kv_heads;
@@ -81,7 +81,7 @@ Needs NeedsOf(const KvShape& shape, const SequenceOptions& options,
       needs.whole_pages,
       std::max(needs.n_dense_lanes * needs.text_pages + n_sparse * lane_pages,
                PagesOf(2 * protected_tokens)));
-  needs.smallest_bytes = cost.Total(shape, needs.smallest_pages);
+  needs.smallest_bytes = cost.TotalBytes(shape, needs.smallest_pages);
   return needs;
 }
 
@@ -180,8 +180,8 @@ Result<BudgetPlan> PlanFor(const KvShape& shape, const SequenceOptions& options,
   plan.fill_bytes = std::min(budget_bytes, needs.whole_bytes);
   plan.capacity_pages = static_cast<uint32_t>(
       std::min(needs.whole_pages,
-               (budget_bytes - cost.Total(shape, 0)) /
-                   (shape.page_bytes(cost.type) + cost.page_metadata)));
+               (budget_bytes - cost.TotalBytes(shape, 0)) /
+                   (shape.page_bytes(cost.type) + cost.page_metadata_bytes)));
   plan.capacity_pages_max = plan.capacity_pages;
   plan.holds_whole_text = plan.capacity_pages == needs.whole_pages;
   plan.protected_pages = static_cast<uint32_t>(needs.protection.pages);

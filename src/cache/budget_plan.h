@@ -30,29 +30,30 @@
 
 namespace lkv {
 
-// What cached pages and lanes cost, in bytes.
+// What the pages and lanes of a sequence cost.
 struct CacheCost {
   KvType type = KvType::kF16;
-  size_t page_metadata = 0;  // beside the payload of a page
-  size_t lane_metadata = 0;
+  size_t page_metadata_bytes = 0;  // beside the payload of a page
+  size_t lane_metadata_bytes = 0;
   // Pages at the start of each lane, its sinks, that are f16 whatever the type.
   uint32_t exact_pages = 0;
 
   // What the first `n_pages` pages of all lanes take for being exact.
-  uint64_t ExtraForExact(const KvShape& shape, uint32_t n_pages) const {
+  uint64_t ExtraBytesForExact(const KvShape& shape, uint32_t n_pages) const {
     const uint64_t n_exact = n_pages < exact_pages ? n_pages : exact_pages;
     return n_exact * shape.n_lanes() *
            (shape.page_bytes(KvType::kF16) - shape.page_bytes(type));
   }
   // What `n_pages` pages and their lanes cost beside the payload.
-  uint64_t Metadata(const KvShape& shape, uint64_t n_pages) const {
-    return n_pages * page_metadata + uint64_t{shape.n_lanes()} * lane_metadata;
+  uint64_t MetadataBytes(const KvShape& shape, uint64_t n_pages) const {
+    return n_pages * page_metadata_bytes +
+           uint64_t{shape.n_lanes()} * lane_metadata_bytes;
   }
   // Payload and metadata of `n_pages` pages of a sequence, which pays for the
   // exact ones from its first token on.
-  uint64_t Total(const KvShape& shape, uint64_t n_pages) const {
-    return n_pages * shape.page_bytes(type) + Metadata(shape, n_pages) +
-           ExtraForExact(shape, exact_pages);
+  uint64_t TotalBytes(const KvShape& shape, uint64_t n_pages) const {
+    return n_pages * shape.page_bytes(type) + MetadataBytes(shape, n_pages) +
+           ExtraBytesForExact(shape, exact_pages);
   }
 };
 

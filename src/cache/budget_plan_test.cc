@@ -12,7 +12,8 @@ namespace {
 // SmolLM2-135M: 23,040 bytes per token, pages of 4 KiB, 90 lanes.
 constexpr KvShape kShape{
     .n_layers = 30, .n_kv_heads = 3, .group = 3, .head_dim = 64};
-constexpr CacheCost kCost{.page_metadata = 100, .lane_metadata = 300};
+constexpr CacheCost kCost{.page_metadata_bytes = 100,
+                          .lane_metadata_bytes = 300};
 constexpr uint32_t kLanes = 90;
 
 SequenceOptions Text(uint32_t n_tokens, Budget budget) {
@@ -37,7 +38,7 @@ TEST(BudgetPlanTest, ShareIsOfPayloadOfPromptAndNewTokens) {
   EXPECT_EQ(plan.budget_bytes, 1000u * 23040);
   // What the pages, their metadata and the fixed cost leave is less than one
   // more page.
-  const uint64_t used = kCost.Total(kShape, plan.capacity_pages);
+  const uint64_t used = kCost.TotalBytes(kShape, plan.capacity_pages);
   EXPECT_LE(used, plan.budget_bytes);
   EXPECT_GT(used + 4096 + 100, plan.budget_bytes);
   EXPECT_FALSE(plan.holds_whole_text);
@@ -200,7 +201,8 @@ TEST(BudgetPlanTest, NoLongerTextHasFewerPagesAndTheLongestHasTheMost) {
         if (plan.holds_whole_text) {
           ASSERT_LE(plan.text_pages, plan.pages_per_lane) << n_tokens;
         }
-        ASSERT_LE(kCost.Total(kShape, plan.capacity_pages), plan.budget_bytes);
+        ASSERT_LE(kCost.TotalBytes(kShape, plan.capacity_pages),
+                  plan.budget_bytes);
         before = plan;
       }
       EXPECT_EQ(before.capacity_pages, before.capacity_pages_max);

@@ -25,24 +25,24 @@ CacheCost CostOf(const KvShape& shape, const SequenceOptions& options,
                  const KernelTable& kernels) {
   const CacheOptions& cache = options.cache;
   CacheCost cost{.type = KvTypeOf(cache),
-                 .page_metadata = PageTable::kBytesPerPage,
-                 .lane_metadata = sizeof(PageTable)};
+                 .page_metadata_bytes = PageTable::kBytesPerPage,
+                 .lane_metadata_bytes = sizeof(PageTable)};
   if (cost.type == KvType::kInt8 && cache.sink_tokens > 0) {
     const uint64_t longest_tokens = std::max<uint64_t>(
         uint64_t{options.prompt_tokens} + options.max_new_tokens,
         options.max_tokens);
     cost.exact_pages = static_cast<uint32_t>(
         PagesOf(std::min<uint64_t>(cache.sink_tokens, longest_tokens)));
-    cost.lane_metadata += shape.head_dim * sizeof(float);  // key offsets
+    cost.lane_metadata_bytes += shape.head_dim * sizeof(float);  // key offsets
   }
   if (KeepsEverything(cache)) return cost;
   // A policy of one page says what a page costs.
-  cost.page_metadata +=
+  cost.page_metadata_bytes +=
       MakeEvictionPolicy(cache, {.n_lanes = 1, .pages_per_lane = 1}, kernels)
           ->bytes_per_page();
-  cost.lane_metadata += LaneEvidence::BytesPerLane(shape);
+  cost.lane_metadata_bytes += LaneEvidence::BytesPerLane(shape);
   if (WatchesPattern(cache)) {
-    cost.page_metadata += PatternDetector::kBytesPerPage;
+    cost.page_metadata_bytes += PatternDetector::kBytesPerPage;
   }
   return cost;
 }
@@ -178,9 +178,9 @@ SequenceStats CachedSequence::Stats() const {
   stats.fill_bytes = plan_.fill_bytes;
   stats.resident_bytes = ResidentBytes();
   stats.resident_bytes_max = resident_bytes_max_;
-  stats.metadata_bytes = cost_.Metadata(shape_, n_pages);
+  stats.metadata_bytes = cost_.MetadataBytes(shape_, n_pages);
   stats.full_bytes = n_tokens_ * shape_.bytes_per_token(type_) +
-                     cost_.ExtraForExact(shape_, PagesOf(n_tokens_));
+                     cost_.ExtraBytesForExact(shape_, PagesOf(n_tokens_));
   stats.read_bytes_last_step = read_bytes_last_step_;
   stats.window_tokens = plan_.capacity_pages / shape_.n_lanes() * kPageTokens;
   if (judge_.has_value()) {

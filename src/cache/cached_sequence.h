@@ -86,7 +86,8 @@ class CachedSequence {
                  SequencePages pages);
 
   uint64_t ResidentBytes() const {
-    return pages_.payload_bytes() + cost_.Metadata(shape_, pages_.n_used());
+    return pages_.payload_bytes() +
+           cost_.MetadataBytes(shape_, pages_.n_used());
   }
 
   const SequenceId id_;
