@@ -1,6 +1,6 @@
 // SequencePages: the pages and the page tables of one sequence, kept in step.
 //
-// Pages of int8 are joined by exact ones: the first n_exact_pages() pages of
+// Pages of int8 are joined by exact ones: the first pages of
 // each lane, its sinks, are f16 and come from a pool of their own. They never
 // leave (sinks are protected), so both pools stay in step, too. Other keys are
 // stored less an offset, the mean of the first keys of their lane: keys have
