@@ -427,24 +427,6 @@ TEST(PagedKvCacheTest, Int8PaysForNoMoreSinksThanTheTextHas) {
   EXPECT_EQ(budget_bytes(65536), budget_bytes(32));
 }
 
-TEST(PagedKvCacheTest, Int8HoldsNearlyTwiceTheTokensOfF16) {
-  const auto resident_tokens = [](KvTypeName type) {
-    PagedKvCache cache(kShape, Threads(1));
-    CacheDriver drive(cache, 1);
-    SequenceOptions options = Small(
-        PolicyName::kLru, {.kind = Budget::Kind::kBytes, .amount = 1 << 20});
-    options.cache.kv_type = type;
-    options.prompt_tokens = 4000;
-    DrivenSequence sequence = drive.Add(options, 1);
-    drive.Prefill(sequence, 4000, 512);
-    return cache.ResidentPositions(sequence.id, 0, 0).size();
-  };
-  const double ratio = static_cast<double>(resident_tokens(KvTypeName::kInt8)) /
-                       resident_tokens(KvTypeName::kF16);
-  EXPECT_GT(ratio, 1.75);
-  EXPECT_LT(ratio, 256.0 / 132);
-}
-
 // A chat of up to `max_tokens` under a quarter, small in what it protects.
 SequenceOptions Chat(PolicyName policy, uint32_t max_tokens) {
   SequenceOptions options =
