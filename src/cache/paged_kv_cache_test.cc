@@ -2,11 +2,9 @@
 #include "cache/paged_kv_cache.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <new>
 #include <random>
@@ -15,6 +13,7 @@
 
 #include "kernels/kernel_table.h"
 #include "testing/cache_driver.h"
+#include "testing/resident_bytes.h"
 
 namespace {
 
@@ -55,15 +54,6 @@ constexpr KvShape kShape{
 
 PagedKvCacheOptions Threads(uint32_t n) {
   return {.kernels = SelectKernels(nullptr), .max_threads = n};
-}
-
-size_t ResidentBytes() {
-  std::FILE* f = std::fopen("/proc/self/statm", "r");
-  unsigned long total = 0;
-  unsigned long resident = 0;
-  EXPECT_EQ(std::fscanf(f, "%lu %lu", &total, &resident), 2);
-  std::fclose(f);
-  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
 SequenceOptions Small(PolicyName policy, Budget budget) {

@@ -1,9 +1,7 @@
 #include "store/page_pool.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -14,22 +12,12 @@
 #include <vector>
 
 #include "testing/deny_huge_pages.h"
+#include "testing/resident_bytes.h"
 
 namespace lkv {
 namespace {
 
 uint32_t Index(PageId id) { return static_cast<uint32_t>(id); }
-
-// Bytes of this process that are in memory now.
-size_t ResidentBytes() {
-  std::FILE* f = std::fopen("/proc/self/statm", "r");
-  EXPECT_NE(f, nullptr);
-  unsigned long total = 0;
-  unsigned long resident = 0;
-  EXPECT_EQ(std::fscanf(f, "%lu %lu", &total, &resident), 2);
-  std::fclose(f);
-  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-}
 
 // Read calls of this process so far; the count includes those of this function.
 uint64_t ReadCalls() {
