@@ -39,6 +39,18 @@ inline void PutInt8Value(uint8_t* page, uint32_t slot, uint32_t head_dim,
       page + Int8ScalesAt(head_dim))[kPageSlots + slot] = scale;
 }
 
+// Writes one token's k and v, each made integers by the set's own kQuantize: it
+// returns the bf16 scale.
+template <uint16_t (*kQuantize)(const float* x, uint32_t n, int8_t* integers)>
+void WriteInt8Slot(uint8_t* page, uint32_t slot, uint32_t head_dim,
+                   const float* k, const float* v) {
+  int8_t row[kMaxHeadDim];
+  const uint16_t key_scale = kQuantize(k, head_dim, row);
+  PutInt8Key(page, slot, head_dim, row, key_scale);
+  const uint16_t value_scale = kQuantize(v, head_dim, row);
+  PutInt8Value(page, slot, head_dim, row, value_scale);
+}
+
 // Rows that are smaller than this are taken for 0, long before 1 / scale
 // overflows.
 constexpr float kSmallestInt8Row = 1e-30f;

@@ -218,15 +218,6 @@ uint16_t QuantizeRow(const float* x, uint32_t n, int8_t* integers) {
   return scale.bf16;
 }
 
-void WriteInt8Slot(uint8_t* page, uint32_t slot, uint32_t head_dim,
-                   const float* k, const float* v) {
-  int8_t row[kMaxHeadDim];
-  const uint16_t key_scale = QuantizeRow(k, head_dim, row);
-  PutInt8Key(page, slot, head_dim, row, key_scale);
-  const uint16_t value_scale = QuantizeRow(v, head_dim, row);
-  PutInt8Value(page, slot, head_dim, row, value_scale);
-}
-
 template <typename Slot>
 void ValueStats(const uint8_t* page, uint32_t first, uint32_t last,
                 uint32_t head_dim, const float* mean, float* norms,
@@ -255,7 +246,7 @@ void AddScalarAttention(KernelTable* table) {
   using BF16 = HalvesSlot<BF16ToF32>;
   table->write_slot[f16] = WriteSlot<F32ToF16>;
   table->write_slot[bf16] = WriteSlot<F32ToBF16>;
-  table->write_slot[int8] = WriteInt8Slot;
+  table->write_slot[int8] = WriteInt8Slot<QuantizeRow>;
   table->attend_decode[f16] = AttendDecode<F16>;
   table->attend_decode[bf16] = AttendDecode<BF16>;
   table->attend_decode[int8] = AttendDecode<Int8Slot>;

@@ -14,7 +14,7 @@ template <KvType kType>
 inline void AddAttentionKernelsFor(KernelTable* table) {
   const size_t type = static_cast<size_t>(kType);
   if constexpr (kType == KvType::kInt8) {
-    table->write_slot[type] = WriteInt8Slot;
+    table->write_slot[type] = WriteInt8Slot<QuantizeRow>;
   } else {
     table->write_slot[type] = WriteSlot<kType>;
   }

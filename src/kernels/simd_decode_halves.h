@@ -135,36 +135,6 @@ template <KvType kType, int kGroup, int kVectors>
   }
 }
 
-// AddValues() for the whole output, in parts of as many vectors (8, 4, 2 or 1)
-// as registers hold for this group.
-template <KvType kType, int kGroup>
-inline void AddAllValues(const PageRun& run, const Chunk& chunk, const float* p,
-                         size_t p_stride, float* o) {
-  constexpr int kMaxVectors = Simd::kMaxSums / kGroup;
-  uint32_t column = 0;
-  if constexpr (kMaxVectors >= 8) {
-    for (; column + 8 * Simd::kLanes <= run.head_dim;
-         column += 8 * Simd::kLanes) {
-      AddValues<kType, kGroup, 8>(run, chunk, p, p_stride, column, o);
-    }
-  }
-  if constexpr (kMaxVectors >= 4) {
-    for (; column + 4 * Simd::kLanes <= run.head_dim;
-         column += 4 * Simd::kLanes) {
-      AddValues<kType, kGroup, 4>(run, chunk, p, p_stride, column, o);
-    }
-  }
-  if constexpr (kMaxVectors >= 2) {
-    for (; column + 2 * Simd::kLanes <= run.head_dim;
-         column += 2 * Simd::kLanes) {
-      AddValues<kType, kGroup, 2>(run, chunk, p, p_stride, column, o);
-    }
-  }
-  for (; column < run.head_dim; column += Simd::kLanes) {
-    AddValues<kType, kGroup, 1>(run, chunk, p, p_stride, column, o);
-  }
-}
-
 // One lane's pages to one query group: the two products of attention, a chunk
 // at a time.
 template <KvType kType, int kGroup>
@@ -174,21 +144,20 @@ class ChunkReader {
 
   // logits[g * stride + slot of the chunk].
   void Logits(const Chunk& chunk, float* logits, size_t stride) const {
-    uint32_t i = 0;
-    for (; i + 2 <= chunk.n_pages; i += 2) {
-      PageLogits<kType, kGroup, 2>(run_, chunk, chunk.first_page + i, q_,
-                                   logits + i * kPageSlots, stride);
-    }
-    if (i < chunk.n_pages) {
-      PageLogits<kType, kGroup, 1>(run_, chunk, chunk.first_page + i, q_,
-                                   logits + i * kPageSlots, stride);
-    }
+    ForPages(chunk.n_pages, [&]<int kPages>(uint32_t i) {
+      PageLogits<kType, kGroup, kPages>(run_, chunk, chunk.first_page + i, q_,
+                                        logits + i * kPageSlots, stride);
+    });
   }
 
   // Adds p times the chunk's values to o [kGroup, head_dim].
   void AddValues(const Chunk& chunk, const float* p, size_t p_stride,
                  float* o) const {
-    AddAllValues<kType, kGroup>(run_, chunk, p, p_stride, o);
+    ForColumns<Simd::kMaxSums / kGroup>(
+        run_.head_dim, [&]<int kVectors>(uint32_t column) {
+          lkv::AddValues<kType, kGroup, kVectors>(run_, chunk, p, p_stride,
+                                                  column, o);
+        });
   }
 
  private:

@@ -222,37 +222,6 @@ inline void Int8AddValues(const PageRun& run, const Chunk& chunk,
   }
 }
 
-// Int8AddValues() for the whole output, in parts of as many vectors (8, 4, 2 or
-// 1) as registers hold for this group.
-template <int kGroup>
-inline void Int8AddAllValues(const PageRun& run, const Chunk& chunk,
-                             const float* p, size_t p_stride, float* o) {
-  const IntegerWeights<kGroup> weights(run, chunk, p, p_stride);
-  constexpr int kMaxVectors = Simd::kMaxSums / kGroup;
-  uint32_t column = 0;
-  if constexpr (kMaxVectors >= 8) {
-    for (; column + 8 * Simd::kLanes <= run.head_dim;
-         column += 8 * Simd::kLanes) {
-      Int8AddValues<kGroup, 8>(run, chunk, weights, column, o);
-    }
-  }
-  if constexpr (kMaxVectors >= 4) {
-    for (; column + 4 * Simd::kLanes <= run.head_dim;
-         column += 4 * Simd::kLanes) {
-      Int8AddValues<kGroup, 4>(run, chunk, weights, column, o);
-    }
-  }
-  if constexpr (kMaxVectors >= 2) {
-    for (; column + 2 * Simd::kLanes <= run.head_dim;
-         column += 2 * Simd::kLanes) {
-      Int8AddValues<kGroup, 2>(run, chunk, weights, column, o);
-    }
-  }
-  for (; column < run.head_dim; column += Simd::kLanes) {
-    Int8AddValues<kGroup, 1>(run, chunk, weights, column, o);
-  }
-}
-
 // A chunk may begin with f16 pages; ChunkReader<kF16> takes those.
 template <int kGroup>
 class ChunkReader<KvType::kInt8, kGroup> {
@@ -267,15 +236,10 @@ class ChunkReader<KvType::kInt8, kGroup> {
     const auto [exact, rest] = Split(chunk);
     if (exact.n_pages > 0) exact_.Logits(exact, logits, stride);
     logits += exact.n_pages * kPageSlots;
-    uint32_t i = 0;
-    for (; i + 2 <= rest.n_pages; i += 2) {
-      Int8PageLogits<kGroup, 2>(run_, rest, rest.first_page + i, q_,
-                                logits + i * kPageSlots, stride);
-    }
-    if (i < rest.n_pages) {
-      Int8PageLogits<kGroup, 1>(run_, rest, rest.first_page + i, q_,
-                                logits + i * kPageSlots, stride);
-    }
+    ForPages(rest.n_pages, [&]<int kPages>(uint32_t i) {
+      Int8PageLogits<kGroup, kPages>(run_, rest, rest.first_page + i, q_,
+                                     logits + i * kPageSlots, stride);
+    });
   }
 
   void AddValues(const Chunk& chunk, const float* p, size_t p_stride,
@@ -283,8 +247,12 @@ class ChunkReader<KvType::kInt8, kGroup> {
     const auto [exact, rest] = Split(chunk);
     if (exact.n_pages > 0) exact_.AddValues(exact, p, p_stride, o);
     if (rest.n_pages == 0) return;
-    Int8AddAllValues<kGroup>(run_, rest, p + exact.n_pages * kPageSlots,
-                             p_stride, o);
+    const IntegerWeights<kGroup> weights(
+        run_, rest, p + exact.n_pages * kPageSlots, p_stride);
+    ForColumns<Simd::kMaxSums / kGroup>(
+        run_.head_dim, [&]<int kVectors>(uint32_t column) {
+          Int8AddValues<kGroup, kVectors>(run_, rest, weights, column, o);
+        });
   }
 
  private:

@@ -61,6 +61,32 @@ struct Chunk {
   uint32_t last_page;  // of the run
 };
 
+// Calls fn.operator()<kPages>(first page, counted from 0) for n_pages pages,
+// two at a time.
+template <typename Fn>
+inline void ForPages(uint32_t n_pages, Fn fn) {
+  uint32_t i = 0;
+  for (; i + 2 <= n_pages; i += 2) fn.template operator()<2>(i);
+  if (i < n_pages) fn.template operator()<1>(i);
+}
+
+// Calls fn.operator()<kVectors>(first column) for the columns of a head, as
+// many vectors (8, 4, 2 or 1, at most kMax) at a time as fit.
+template <int kMax, typename Fn>
+inline void ForColumns(uint32_t head_dim, Fn fn) {
+  uint32_t column = 0;
+  const auto take = [&]<int kVectors>() {
+    constexpr uint32_t kColumns = kVectors * Simd::kLanes;
+    for (; column + kColumns <= head_dim; column += kColumns) {
+      fn.template operator()<kVectors>(column);
+    }
+  };
+  if constexpr (kMax >= 8) take.template operator()<8>();
+  if constexpr (kMax >= 4) take.template operator()<4>();
+  if constexpr (kMax >= 2) take.template operator()<2>();
+  take.template operator()<1>();
+}
+
 constexpr float kMinusInfinity = -__builtin_inff();
 
 // What a query head's attention over the chunks so far amounts to. The sum

@@ -41,15 +41,6 @@ inline uint16_t QuantizeRow(const float* x, uint32_t n, int8_t* integers) {
   return scale.bf16;
 }
 
-inline void WriteInt8Slot(uint8_t* page, uint32_t slot, uint32_t head_dim,
-                          const float* k, const float* v) {
-  int8_t row[kMaxHeadDim];
-  const uint16_t key_scale = QuantizeRow(k, head_dim, row);
-  PutInt8Key(page, slot, head_dim, row, key_scale);
-  const uint16_t value_scale = QuantizeRow(v, head_dim, row);
-  PutInt8Value(page, slot, head_dim, row, value_scale);
-}
-
 // Values of dimensions d .. d + kLanes of one slot.
 template <KvType kType>
 inline Simd::F32 LoadValues(const uint8_t* page, uint32_t head_dim,
