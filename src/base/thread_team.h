@@ -56,6 +56,11 @@ class TeamMember {
   // For arrays with one entry per member: no two threads have the same.
   uint32_t index() const { return index_; }
   uint32_t n_members() const;
+  // The items of a phase that this member does unless others are faster: in
+  // order, so that while it does one it can prefetch for the next.
+  Range ShareOf(size_t n_items) const {
+    return RangeOf(n_items, index_, n_members());
+  }
 
   // One phase: calls fn(item) once for each item in [0, n_items), n_items <
   // 2^32, on any members, and returns when all are done. What items wrote is

@@ -163,40 +163,62 @@ void AttentionRunner::AttendDecodes(TeamMember& me,
   const size_t n_pairs = parts.size() * shape_.n_kv_heads;
   const std::span<const uint32_t> first_item =
       FirstItems(call.layer).first(n_pairs + 1);
-  me.ForEach(first_item[n_pairs], [&](size_t item) {
-    const size_t pair =
-        std::upper_bound(first_item.begin(), first_item.end(), item) -
-        first_item.begin() - 1;
-    const StepPart& part = parts[pair / shape_.n_kv_heads];
-    const uint32_t head = static_cast<uint32_t>(pair % shape_.n_kv_heads);
-    const uint32_t n_runs = first_item[pair + 1] - first_item[pair];
-    DecodeRun(mine, part, pair, head,
-              static_cast<uint32_t>(item - first_item[pair]), call);
+  const size_t n_items = first_item[n_pairs];
+  const Range share = me.ShareOf(n_items);
+  me.ForEach(n_items, [&](size_t index) {
+    const LaneRun item = LaneRunOf(parts, call.layer, index);
+    PageRun next;
+    const bool has_next = share.begin <= index && index + 1 < share.end;
+    if (has_next) {
+      next = PagesOfRun(LaneRunOf(parts, call.layer, index + 1), call.layer);
+    }
+    DecodeRun(mine, item, has_next ? &next : nullptr, call);
     // acq_rel: who comes last sees the states of all runs.
-    std::atomic<uint32_t>& n_done = n_runs_done_[pair];
-    if (n_done.fetch_add(1, std::memory_order_acq_rel) + 1 < n_runs) return;
+    std::atomic<uint32_t>& n_done = n_runs_done_[item.pair];
+    if (n_done.fetch_add(1, std::memory_order_acq_rel) + 1 < item.n_runs) {
+      return;
+    }
     n_done.store(0, std::memory_order_relaxed);
-    MergeRuns(mine, part, pair, head, n_runs, call);
+    MergeRuns(mine, item, call);
   });
 }
 
-void AttentionRunner::DecodeRun(Member& mine, const StepPart& part, size_t pair,
-                                uint32_t kv_head, uint32_t run,
-                                const Call& call) {
-  const CachedSequence& sequence = *part.sequence;
-  const uint32_t lane = shape_.LaneOf(call.layer, kv_head);
-  const uint32_t first_slot = run * kRunSlots;
-  const uint32_t n_slots =
-      std::min(kRunSlots, sequence.pages().table(lane).n_tokens() - first_slot);
-  const size_t group_floats = size_t{shape_.group} * shape_.head_dim;
-  ScaleQueries(
-      call.q.data + part.first_row * call.q.stride + kv_head * group_floats, 0,
-      1, mine.q.data());
+AttentionRunner::LaneRun AttentionRunner::LaneRunOf(
+    std::span<const StepPart> parts, uint32_t layer, size_t item) const {
+  const std::span<const uint32_t> first_item =
+      FirstItems(layer).first(parts.size() * shape_.n_kv_heads + 1);
+  const size_t pair =
+      std::upper_bound(first_item.begin(), first_item.end(), item) -
+      first_item.begin() - 1;
+  return {.part = &parts[pair / shape_.n_kv_heads],
+          .pair = pair,
+          .kv_head = static_cast<uint32_t>(pair % shape_.n_kv_heads),
+          .run = static_cast<uint32_t>(item - first_item[pair]),
+          .n_runs = first_item[pair + 1] - first_item[pair]};
+}
 
-  const size_t state = (pair * run_stride_ + run) * shape_.group;
+PageRun AttentionRunner::PagesOfRun(const LaneRun& item, uint32_t layer) const {
+  const SequencePages& pages = item.part->sequence->pages();
+  const uint32_t lane = shape_.LaneOf(layer, item.kv_head);
+  const uint32_t n_behind = pages.table(lane).n_tokens() - item.first_slot();
+  return pages.Run(lane, item.first_slot(), std::min(kRunSlots, n_behind));
+}
+
+void AttentionRunner::DecodeRun(Member& mine, const LaneRun& item,
+                                const PageRun* next, const Call& call) {
+  const StepPart& part = *item.part;
+  const size_t pair = item.pair;
+  const uint32_t first_slot = item.first_slot();
+  const size_t group_floats = size_t{shape_.group} * shape_.head_dim;
+  ScaleQueries(call.q.data + part.first_row * call.q.stride +
+                   item.kv_head * group_floats,
+               0, 1, mine.q.data());
+
+  const size_t state = (pair * run_stride_ + item.run) * shape_.group;
   const bool keep_p = call.Observes(part);
-  kernels_.attend_decode[static_cast<size_t>(sequence.type())]({
-      .run = sequence.pages().Run(lane, first_slot, n_slots),
+  kernels_.attend_decode[static_cast<size_t>(part.sequence->type())]({
+      .run = PagesOfRun(item, call.layer),
+      .next = next,
       .group = shape_.group,
       .q = mine.q.data(),
       .m = &run_m_[state],
@@ -212,16 +234,18 @@ void AttentionRunner::DecodeRun(Member& mine, const StepPart& part, size_t pair,
   });
 }
 
-void AttentionRunner::MergeRuns(Member& mine, const StepPart& part, size_t pair,
-                                uint32_t kv_head, uint32_t n_runs,
+void AttentionRunner::MergeRuns(Member& mine, const LaneRun& item,
                                 const Call& call) {
+  const StepPart& part = *item.part;
+  const size_t pair = item.pair;
+  const uint32_t kv_head = item.kv_head;
   const uint32_t lane = shape_.LaneOf(call.layer, kv_head);
   const uint32_t n_slots = part.sequence->pages().table(lane).n_tokens();
   const uint32_t d = shape_.head_dim;
   float* m = &run_m_[pair * run_stride_ * shape_.group];
   float* l = &run_l_[pair * run_stride_ * shape_.group];
   float* o = &run_o_[pair * run_stride_ * shape_.group * d];
-  for (uint32_t run = 1; run < n_runs; ++run) {
+  for (uint32_t run = 1; run < item.n_runs; ++run) {
     const size_t state = size_t{run} * shape_.group;
     MergeAttentionStates(shape_.group, d, m + state, l + state, o + state * d,
                          m, l, o);

@@ -101,11 +101,22 @@ class AttentionRunner {
 
   void AttendDecodes(TeamMember& me, std::span<const StepPart> parts,
                      const Call& call);
-  // `pair`: index of (part, KV head).
-  void DecodeRun(Member& mine, const StepPart& part, size_t pair,
-                 uint32_t kv_head, uint32_t run, const Call& call);
-  void MergeRuns(Member& mine, const StepPart& part, size_t pair,
-                 uint32_t kv_head, uint32_t n_runs, const Call& call);
+  // One decode item: run `run` of the n_runs of a lane.
+  struct LaneRun {
+    const StepPart* part;
+    size_t pair;  // index of (part, KV head)
+    uint32_t kv_head;
+    uint32_t run;
+    uint32_t n_runs;
+
+    uint32_t first_slot() const { return run * kRunSlots; }
+  };
+  LaneRun LaneRunOf(std::span<const StepPart> parts, uint32_t layer,
+                    size_t item) const;
+  PageRun PagesOfRun(const LaneRun& item, uint32_t layer) const;
+  void DecodeRun(Member& mine, const LaneRun& item, const PageRun* next,
+                 const Call& call);
+  void MergeRuns(Member& mine, const LaneRun& item, const Call& call);
 
   void AttendPrefill(TeamMember& me, const StepPart& part, const Call& call);
   void PrefillBlock(Member& mine, const StepPart& part, uint32_t kv_head,
@@ -122,8 +133,15 @@ class AttentionRunner {
   // The decode items of one layer by (part, KV head) pair: pair i has the runs
   // [i] .. [i + 1]. Parts in prefill have none.
   std::span<uint32_t> FirstItems(uint32_t layer) {
-    const size_t n = size_t{part_capacity_} * shape_.n_kv_heads + 1;
-    return {&first_item_[layer * n], n};
+    return std::span(first_item_)
+        .subspan(layer * n_first_items(), n_first_items());
+  }
+  std::span<const uint32_t> FirstItems(uint32_t layer) const {
+    return std::span(first_item_)
+        .subspan(layer * n_first_items(), n_first_items());
+  }
+  size_t n_first_items() const {
+    return size_t{part_capacity_} * shape_.n_kv_heads + 1;
   }
 
   const KvShape shape_;

@@ -15,14 +15,17 @@ Result<SequencePages> SequencePages::Create(const KvShape& shape,
   const auto rest = [&](uint32_t n_pages) {
     return std::max(n_pages, n_exact + 1) - n_exact;
   };
-  Result<PagePool> pool = PagePool::Create(shape.page_bytes(options.type),
-                                           rest(options.capacity_pages),
-                                           rest(options.capacity_pages_max));
+  Result<PagePool> pool =
+      PagePool::Create({.page_bytes = shape.page_bytes(options.type),
+                        .capacity_pages = rest(options.capacity_pages),
+                        .capacity_pages_max = rest(options.capacity_pages_max),
+                        .n_owners = shape.n_lanes()});
   if (!pool.ok()) return pool.status();
   std::optional<PagePool> exact_pool;
   if (n_exact > 0) {
     Result<PagePool> created =
-        PagePool::Create(shape.page_bytes(KvType::kF16), n_exact);
+        PagePool::Create({.page_bytes = shape.page_bytes(KvType::kF16),
+                          .capacity_pages = n_exact});
     if (!created.ok()) return created.status();
     exact_pool.emplace(*std::move(created));
   }
@@ -107,12 +110,13 @@ void SequencePages::SetKeyOffset(uint32_t lane) {
 void SequencePages::Extend(uint32_t n_tokens, uint32_t n_new) {
   const uint32_t first_page = PagesOf(n_tokens);
   const uint32_t end_page = PagesOf(n_tokens + n_new);
-  for (PageTable& table : tables_) {
+  for (uint32_t lane = 0; lane < n_lanes(); ++lane) {
     for (uint32_t page = first_page; page < end_page; ++page) {
-      PagePool& pool = page < n_exact_pages_ ? *exact_pool_ : pool_;
-      table.OpenPage(pool.Take(), page * kPageTokens);
+      const PageId id =
+          page < n_exact_pages_ ? exact_pool_->Take() : pool_.TakeFor(lane);
+      tables_[lane].OpenPage(id, page * kPageTokens);
     }
-    table.AddTokens(n_new);
+    tables_[lane].AddTokens(n_new);
   }
 }
 
@@ -122,9 +126,10 @@ void SequencePages::Remove(uint32_t lane, uint32_t index) {
 }
 
 void SequencePages::Compact() {
-  // All pages could lie below end_page, the ones that the lanes open next
-  // included; one slab more is not worth a move.
-  const uint32_t n_slabs = pool_.SlabsOf(pool_.n_used() + n_lanes());
+  // All pages could lie below end_page, with an extent per lane to spare, which
+  // keeps the pages of a lane together; one slab more is not worth a move.
+  const uint32_t n_slabs =
+      pool_.SlabsOf(pool_.n_used() + n_lanes() * PageAllocator::kExtentPages);
   if (pool_.n_slabs_in_use() <= n_slabs + 1) return;
   const uint32_t end_page = pool_.PagesIn(n_slabs);
   uint32_t n_moves = 0;

@@ -45,6 +45,12 @@ SequencePages Filled(uint32_t pages_per_lane) {
   return pages;
 }
 
+// For the pages in use and an extent of each lane to grow into.
+uint32_t SlabsThatSuffice(const SequencePages& pages) {
+  return pages.pool().SlabsOf(pages.pool().n_used() +
+                              pages.n_lanes() * PageAllocator::kExtentPages);
+}
+
 TEST(SequencePagesTest, ExtendOpensPagesOnlyAtPageBorders) {
   SequencePages pages = SequencePages::Create(kShape, {.capacity_pages = 80,
                                                        .capacity_pages_max = 80,
@@ -73,8 +79,8 @@ TEST_P(SequencePagesCompactTest, EmptiesSlabsAndKeepsPayloads) {
       pages.Remove(lane, rng() % pages.table(lane).n_pages());
     }
   }
-  const uint32_t enough =
-      pages.pool().SlabsOf(pages.pool().n_used() + pages.n_lanes());
+  const uint32_t enough = pages.pool().SlabsOf(
+      pages.pool().n_used() + pages.n_lanes() * PageAllocator::kExtentPages);
   EXPECT_GT(pages.pool().n_slabs_in_use(), enough + 1);
   uint32_t before = pages.pool().n_used();
   for (int i = 0; i < 1000; ++i) pages.Compact();
@@ -87,16 +93,17 @@ INSTANTIATE_TEST_SUITE_P(PagesPerLane, SequencePagesCompactTest,
                          testing::Values(40, 160));
 
 TEST(SequencePagesTest, OneCallMovesABoundedNumberOfPages) {
-  SequencePages pages = Filled(40);
+  SequencePages pages = Filled(80);
   for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {
-    // The high pages stay: all of them have to move.
+    // The last pages stay, so three quarters of them have to move.
     while (pages.table(lane).n_pages() > 4) pages.Remove(lane, 0);
   }
+  const uint32_t end_page = pages.pool().PagesIn(SlabsThatSuffice(pages));
   const auto low_pages = [&] {
     uint32_t n = 0;
     for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {
       for (uint32_t i = 0; i < pages.table(lane).n_pages(); ++i) {
-        n += static_cast<uint32_t>(pages.table(lane).page_id(i)) < 256;
+        n += static_cast<uint32_t>(pages.table(lane).page_id(i)) < end_page;
       }
     }
     return n;

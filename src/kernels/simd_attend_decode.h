@@ -30,11 +30,12 @@ void DecodeGroup(const AttendDecodeArgs& args) {
 
   for (uint32_t first = 0; first < n_pages; first += kChunkPages) {
     const uint32_t first_slot = first * kPageSlots;
+    const PagesAhead ahead(run, args.next, first);
     const Chunk chunk = {
         .first_page = first,
         .n_pages = AtMost(n_pages - first, kChunkPages),
         .n_slots = AtMost(run.n_slots - first_slot, kAttendChunkSlots),
-        .last_page = n_pages - 1};
+        .ahead = ahead.address};
     float* p = args.p != nullptr ? args.p + first_slot : local_p;
     const size_t p_stride =
         args.p != nullptr ? args.p_stride : kAttendChunkSlots;

@@ -11,10 +11,10 @@ namespace {
 // unrolls them too late to see that the arrays need no memory, and stores every
 // sum in every round (510 instead of 270 cycles per page).
 
-// Logits of kPages pages from page `page` of the run on, for kGroup heads:
+// Logits of kPages pages from page `first` of the chunk on, for kGroup heads:
 // logits[g * stride + slot of these pages].
 template <KvType kType, int kGroup, int kPages>
-inline void PageLogits(const PageRun& run, const Chunk& chunk, uint32_t page,
+inline void PageLogits(const PageRun& run, const Chunk& chunk, uint32_t first,
                        const float* q, float* logits, size_t stride) {
   // Enough independent sums to hide the latency of a multiply-add.
   constexpr int kSplit =
@@ -23,9 +23,8 @@ inline void PageLogits(const PageRun& run, const Chunk& chunk, uint32_t page,
   const char* ahead[kPages];
 #pragma GCC unroll 8
   for (int i = 0; i < kPages; ++i) {
-    keys[i] = KeysOf(run, page + i);
-    ahead[i] = reinterpret_cast<const char*>(
-        KeysOf(run, AtMost(page + i + kPrefetchPages, chunk.last_page)));
+    keys[i] = KeysOf(run, chunk.first_page + first + i);
+    ahead[i] = chunk.ahead[first + i];
   }
   Simd::F32 sums[kSplit][kPages][kPageVectors][kGroup];
   for (auto& split : sums) {
@@ -97,10 +96,10 @@ template <KvType kType, int kGroup, int kVectors>
     }
   }
   for (uint32_t i = 0; i < chunk.n_pages; ++i) {
-    uint32_t page = chunk.first_page + i;
-    const uint16_t* values = ValuesOf(run, page) + column;
-    const uint16_t* ahead =
-        ValuesOf(run, AtMost(page + kPrefetchPages, chunk.last_page)) + column;
+    const uint16_t* values = ValuesOf(run, chunk.first_page + i) + column;
+    const char* ahead =
+        chunk.ahead[i] +
+        (size_t{kPageSlots} * run.head_dim + column) * sizeof(uint16_t);
     // Slots past the end may hold anything, and 0 times NaN is NaN.
     uint32_t n_slots = AtMost(chunk.n_slots - i * kPageSlots, kPageSlots);
     const float* p_of_page = p + i * kPageSlots;
@@ -108,8 +107,7 @@ template <KvType kType, int kGroup, int kVectors>
       const size_t row = size_t{slot} * run.head_dim;
       for (size_t b = 0; b < kVectors * Simd::kLanes * sizeof(uint16_t);
            b += 64) {
-        _mm_prefetch(reinterpret_cast<const char*>(ahead + row) + b,
-                     _MM_HINT_T1);
+        _mm_prefetch(ahead + row * sizeof(uint16_t) + b, _MM_HINT_T1);
       }
       Simd::F32 v[kVectors];
 #pragma GCC unroll 8
@@ -145,7 +143,7 @@ class ChunkReader {
   // logits[g * stride + slot of the chunk].
   void Logits(const Chunk& chunk, float* logits, size_t stride) const {
     ForPages(chunk.n_pages, [&]<int kPages>(uint32_t i) {
-      PageLogits<kType, kGroup, kPages>(run_, chunk, chunk.first_page + i, q_,
+      PageLogits<kType, kGroup, kPages>(run_, chunk, i, q_,
                                         logits + i * kPageSlots, stride);
     });
   }

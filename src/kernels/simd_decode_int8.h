@@ -67,11 +67,11 @@ struct IntegerQueries {
 // The loops over arrays of registers are unrolled by request, as in
 // simd_decode_halves.h.
 
-// Logits of kPages pages from page `page` of the run on, for kGroup heads:
+// Logits of kPages pages from page `first` of the chunk on, for kGroup heads:
 // logits[g * stride + slot of these pages].
 template <int kGroup, int kPages>
 inline void Int8PageLogits(const PageRun& run, const Chunk& chunk,
-                           uint32_t page, const IntegerQueries<kGroup>& q,
+                           uint32_t first, const IntegerQueries<kGroup>& q,
                            float* logits, size_t stride) {
   // Enough independent sums to hide the latency of a multiplication.
   constexpr int kSplit =
@@ -80,11 +80,9 @@ inline void Int8PageLogits(const PageRun& run, const Chunk& chunk,
   const char* ahead[kPages];
 #pragma GCC unroll 8
   for (int i = 0; i < kPages; ++i) {
-    pages[i] = Int8PageOf(run, page + i);
-    const Int8Page next =
-        Int8PageOf(run, AtMost(page + i + kPrefetchPages, chunk.last_page));
-    ahead[i] = reinterpret_cast<const char*>(next.keys);
-    _mm_prefetch(reinterpret_cast<const char*>(next.key_scales), _MM_HINT_T1);
+    pages[i] = Int8PageOf(run, chunk.first_page + first + i);
+    ahead[i] = chunk.ahead[first + i];
+    _mm_prefetch(ahead[i] + Int8ScalesAt(run.head_dim), _MM_HINT_T1);
   }
   Simd::I32 sums[kSplit][kPages][kPageVectors][kGroup];
   for (auto& split : sums) {
@@ -183,16 +181,13 @@ inline void Int8AddValues(const PageRun& run, const Chunk& chunk,
     for (int c = 0; c < kVectors; ++c) sums[g][c] = Simd::ZeroIntegers();
   }
   for (uint32_t i = 0; i < chunk.n_pages; ++i) {
-    const uint32_t page = chunk.first_page + i;
-    const int8_t* values = Int8PageOf(run, page).values + 2 * column;
-    const int8_t* ahead =
-        Int8PageOf(run, AtMost(page + kPrefetchPages, chunk.last_page)).values +
-        2 * column;
+    const int8_t* values =
+        Int8PageOf(run, chunk.first_page + i).values + 2 * column;
+    const char* ahead = chunk.ahead[i] + Int8ValueAt(run.head_dim, 0, column);
     for (uint32_t pair = 0; pair < kPageSlots / 2; ++pair) {
       const size_t row = size_t{pair} * 2 * run.head_dim;
       for (size_t b = 0; b < 2 * kVectors * Simd::kLanes; b += 64) {
-        _mm_prefetch(reinterpret_cast<const char*>(ahead + row) + b,
-                     _MM_HINT_T1);
+        _mm_prefetch(ahead + row + b, _MM_HINT_T1);
       }
       Simd::I32 v[kVectors];
 #pragma GCC unroll 8
@@ -237,8 +232,8 @@ class ChunkReader<KvType::kInt8, kGroup> {
     if (exact.n_pages > 0) exact_.Logits(exact, logits, stride);
     logits += exact.n_pages * kPageSlots;
     ForPages(rest.n_pages, [&]<int kPages>(uint32_t i) {
-      Int8PageLogits<kGroup, kPages>(run_, rest, rest.first_page + i, q_,
-                                     logits + i * kPageSlots, stride);
+      Int8PageLogits<kGroup, kPages>(run_, rest, i, q_, logits + i * kPageSlots,
+                                     stride);
     });
   }
 
@@ -267,11 +262,11 @@ class ChunkReader<KvType::kInt8, kGroup> {
     return {.exact = {.first_page = chunk.first_page,
                       .n_pages = n,
                       .n_slots = n_slots,
-                      .last_page = chunk.first_page + n - 1},
+                      .ahead = chunk.ahead},
             .rest = {.first_page = chunk.first_page + n,
                      .n_pages = chunk.n_pages - n,
                      .n_slots = chunk.n_slots - n_slots,
-                     .last_page = chunk.last_page}};
+                     .ahead = chunk.ahead + n}};
   }
 
   const PageRun& run_;

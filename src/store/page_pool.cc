@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <bit>
 #include <string>
 #include <utility>
 
@@ -26,14 +25,13 @@ uint64_t MachineBytes() {
 
 }  // namespace
 
-Result<PagePool> PagePool::Create(size_t page_bytes, uint32_t capacity_pages) {
-  return Create(page_bytes, capacity_pages, capacity_pages);
-}
-
-Result<PagePool> PagePool::Create(size_t page_bytes, uint32_t capacity_pages,
-                                  uint32_t capacity_pages_max) {
+Result<PagePool> PagePool::Create(Options options) {
+  if (options.capacity_pages_max == 0) {
+    options.capacity_pages_max = options.capacity_pages;
+  }
+  const auto& [page_bytes, capacity_pages, capacity_pages_max, n_owners] =
+      options;
   CHECK(page_bytes > 0 && page_bytes % 64 == 0 && capacity_pages > 0);
-  CHECK(capacity_pages <= capacity_pages_max);
   const uint64_t machine_bytes = MachineBytes();
   if (page_bytes > machine_bytes / capacity_pages_max) {
     return OutOfMemory(
@@ -44,28 +42,17 @@ Result<PagePool> PagePool::Create(size_t page_bytes, uint32_t capacity_pages,
         "smaller budget or a shorter context");
   }
   const bool huge = page_bytes * capacity_pages_max >= kHugeFromBytes;
-  PagePool pool(page_bytes, capacity_pages, capacity_pages_max,
-                huge ? kHugePageBytes : kSmallSlabBytes);
+  PagePool pool(options, huge ? kHugePageBytes : kSmallSlabBytes);
   if (Status s = pool.Reserve(); !s.ok()) return s;
   return pool;
 }
 
-PagePool::PagePool(size_t page_bytes, uint32_t capacity_pages,
-                   uint32_t capacity_pages_max, uint64_t slab_bytes)
-    : page_bytes_(page_bytes),
-      capacity_(capacity_pages),
-      capacity_max_(capacity_pages_max),
+PagePool::PagePool(const Options& options, uint64_t slab_bytes)
+    : page_bytes_(options.page_bytes),
       slab_bytes_(slab_bytes),
-      used_in_slab_(SlabsOf(capacity_pages_max)),
-      free_(CeilDiv(capacity_pages_max, 64), ~uint64_t{0}),
-      words_with_free_(CeilDiv(free_.size(), 64)) {
-  if (capacity_pages_max % 64 != 0) {
-    free_.back() = (uint64_t{1} << capacity_pages_max % 64) - 1;
-  }
-  for (size_t word = 0; word < free_.size(); ++word) {
-    words_with_free_[word / 64] |= uint64_t{1} << word % 64;
-  }
-}
+      allocator_(options.capacity_pages, options.capacity_pages_max,
+                 options.n_owners),
+      used_in_slab_(SlabsOf(options.capacity_pages_max)) {}
 
 Status PagePool::Reserve() {
   // One huge page more, so that the first slab can begin at a border.
@@ -91,13 +78,12 @@ Status PagePool::Reserve() {
 // For the slabs that lie wholly within the capacity.
 void PagePool::AdviseHugePages() {
   if (slab_bytes_ != kHugePageBytes) return;
-  const uint64_t n_whole = uint64_t{capacity_} * page_bytes_ / slab_bytes_;
+  const uint64_t n_whole = uint64_t{capacity()} * page_bytes_ / slab_bytes_;
   static_cast<void>(madvise(base_, n_whole * slab_bytes_, MADV_HUGEPAGE));
 }
 
 void PagePool::Grow(uint32_t capacity_pages) {
-  CHECK(capacity_ <= capacity_pages && capacity_pages <= capacity_max_);
-  capacity_ = capacity_pages;
+  allocator_.Grow(capacity_pages);
   AdviseHugePages();
 }
 
@@ -106,15 +92,10 @@ PagePool::PagePool(PagePool&& other) noexcept
       reserved_(std::exchange(other.reserved_, nullptr)),
       reserved_bytes_(other.reserved_bytes_),
       page_bytes_(other.page_bytes_),
-      capacity_(other.capacity_),
-      capacity_max_(other.capacity_max_),
       slab_bytes_(other.slab_bytes_),
-      n_used_(other.n_used_),
+      allocator_(std::move(other.allocator_)),
       n_slabs_in_use_(other.n_slabs_in_use_),
-      used_in_slab_(std::move(other.used_in_slab_)),
-      free_(std::move(other.free_)),
-      words_with_free_(std::move(other.words_with_free_)),
-      lowest_(other.lowest_) {}
+      used_in_slab_(std::move(other.used_in_slab_)) {}
 
 PagePool::~PagePool() {
   if (reserved_ != nullptr) CHECK(munmap(reserved_, reserved_bytes_) == 0);
@@ -126,18 +107,7 @@ PagePool::SlabRange PagePool::SlabsOfPage(uint32_t page) const {
           static_cast<uint32_t>((begin + page_bytes_ - 1) / slab_bytes_)};
 }
 
-PageId PagePool::Take() {
-  CHECK(n_used_ < capacity_);
-  while (words_with_free_[lowest_] == 0) ++lowest_;
-  const size_t word =
-      lowest_ * 64 + std::countr_zero(words_with_free_[lowest_]);
-  const uint32_t page = static_cast<uint32_t>(word * 64) +
-                        static_cast<uint32_t>(std::countr_zero(free_[word]));
-  free_[word] &= free_[word] - 1;
-  if (free_[word] == 0) {
-    words_with_free_[lowest_] &= ~(uint64_t{1} << word % 64);
-  }
-  ++n_used_;
+PageId PagePool::Use(uint32_t page) {
   const auto [first, last] = SlabsOfPage(page);
   for (uint32_t slab = first; slab <= last; ++slab) {
     if (used_in_slab_[slab]++ == 0) ++n_slabs_in_use_;
@@ -147,14 +117,7 @@ PageId PagePool::Take() {
 
 void PagePool::Give(PageId id) {
   const uint32_t page = static_cast<uint32_t>(id);
-  CHECK(page < capacity_);
-  const size_t word = page / 64;
-  const uint64_t bit = uint64_t{1} << page % 64;
-  CHECK((free_[word] & bit) == 0);
-  free_[word] |= bit;
-  words_with_free_[word / 64] |= uint64_t{1} << word % 64;
-  lowest_ = std::min(lowest_, word / 64);
-  --n_used_;
+  allocator_.Give(page);
   const auto [first, last] = SlabsOfPage(page);
   for (uint32_t slab = first; slab <= last; ++slab) {
     if (--used_in_slab_[slab] > 0) continue;

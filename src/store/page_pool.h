@@ -2,20 +2,20 @@
 // addresses, up to a size that it may grow to later.
 //
 // Memory is taken from the system when a page is first written and given back
-// slab by slab, as soon as no page of a slab is in use. Take() prefers the
-// lowest page, so that the upper slabs run empty. The range is contiguous, so a
-// kernel finds page i at base() + i * page_bytes.
+// slab by slab, as soon as no page of a slab is in use. Low pages are taken
+// first, so that the upper slabs run empty. The range is contiguous, so a
+// kernel finds page i at base() + i * page_bytes. Which page is next, and which
+// pages are near each other, is PageAllocator's.
 //
 // A slab is 2 MiB and lies in one huge page of the system where that is
-// possible: the pages of a lane are scattered, and from pages of 4 KiB decode
-// attention is 10 % slower (2,048 tokens of SmolLM2). Small pools and a slab of
+// possible: from pages of 4 KiB decode attention is 10 % slower (2,048 tokens
+// of SmolLM2). Small pools and a slab of
 // which a part lies beyond the capacity do without, so the system never holds
 // more than the capacity for a pool. A page whose size does not divide 2 MiB
 // may lie in two slabs.
 //
-// Thread-compatible. Take and Give cost one bit operation plus a scan of one
-// word per 4096 pages (64 words at 1 GiB); Give makes a system call when it
-// empties a slab.
+// Thread-compatible. Take, TakeFor and Give cost what PageAllocator says; Give
+// makes a system call when it empties a slab.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +24,7 @@
 
 #include "base/types.h"
 #include "lookaheadkv/status.h"
+#include "store/page_allocator.h"
 
 namespace lkv {
 
@@ -32,20 +33,26 @@ class PagePool {
   // Fewer bytes than this are not worth slabs of 2 MiB.
   static constexpr size_t kHugeFromBytes = size_t{16} << 20;
 
-  // Reserves addresses, not memory. Requires page_bytes to be a multiple of
-  // 64. kOutOfMemory when the pages would not fit this machine.
-  static Result<PagePool> Create(size_t page_bytes, uint32_t capacity_pages);
-  // Reserves the addresses of capacity_pages_max >= capacity_pages pages.
-  static Result<PagePool> Create(size_t page_bytes, uint32_t capacity_pages,
-                                 uint32_t capacity_pages_max);
+  struct Options {
+    size_t page_bytes = 0;  // multiple of 64
+    uint32_t capacity_pages = 0;
+    uint32_t capacity_pages_max = 0;  // 0: capacity_pages, else not less
+    uint32_t n_owners = 0;            // for TakeFor
+  };
+
+  // Reserves the addresses of capacity_pages_max pages, not memory.
+  // kOutOfMemory when the pages would not fit this machine.
+  static Result<PagePool> Create(Options options);
 
   ~PagePool();
   PagePool(PagePool&& other) noexcept;
   PagePool& operator=(PagePool&&) = delete;
 
-  // A free page with undefined contents. Requires n_free() > 0.
-  PageId Take();
-  // Requires a page that Take() returned and that was not given since.
+  // The lowest free page, contents undefined. Requires n_free() > 0.
+  PageId Take() { return Use(allocator_.Take()); }
+  // One near the other pages of an owner. Requires n_free() > 0.
+  PageId TakeFor(uint32_t owner) { return Use(allocator_.TakeFor(owner)); }
+  // Requires a page that was taken and not given since.
   void Give(PageId id);
 
   // Allows more pages. Requires capacity() <= capacity_pages <=
@@ -57,10 +64,10 @@ class PagePool {
     return base_ + page_bytes_ * static_cast<uint32_t>(id);
   }
   size_t page_bytes() const { return page_bytes_; }
-  uint32_t capacity() const { return capacity_; }
-  uint32_t capacity_max() const { return capacity_max_; }
-  uint32_t n_used() const { return n_used_; }
-  uint32_t n_free() const { return capacity_ - n_used_; }
+  uint32_t capacity() const { return allocator_.capacity(); }
+  uint32_t capacity_max() const { return allocator_.capacity_max(); }
+  uint32_t n_used() const { return allocator_.n_used(); }
+  uint32_t n_free() const { return allocator_.n_free(); }
   // Slabs that the first n_pages pages lie in.
   uint32_t SlabsOf(uint32_t n_pages) const {
     return static_cast<uint32_t>(
@@ -74,9 +81,10 @@ class PagePool {
   uint32_t n_slabs_in_use() const { return n_slabs_in_use_; }
 
  private:
-  PagePool(size_t page_bytes, uint32_t capacity_pages,
-           uint32_t capacity_pages_max, uint64_t slab_bytes);
+  PagePool(const Options& options, uint64_t slab_bytes);
   Status Reserve();
+  // Counts a page that was taken.
+  PageId Use(uint32_t page);
   void AdviseHugePages();
   // The slabs [first, last] that a page lies in, one or two.
   struct SlabRange {
@@ -89,19 +97,10 @@ class PagePool {
   void* reserved_ = nullptr;
   size_t reserved_bytes_ = 0;
   size_t page_bytes_;
-  uint32_t capacity_;
-  uint32_t capacity_max_;
   uint64_t slab_bytes_;
-  uint32_t n_used_ = 0;
+  PageAllocator allocator_;
   uint32_t n_slabs_in_use_ = 0;
   std::vector<uint32_t> used_in_slab_;  // [n_slabs]
-  // Bit p of free_[w]: page 64 w + p is free. Those behind the capacity are,
-  // but the lowest free page never lies there.
-  std::vector<uint64_t> free_;
-  // Bit w % 64 of words_with_free_[w / 64]: free_[w] is not zero.
-  std::vector<uint64_t> words_with_free_;
-  // words_with_free_ is zero before this index.
-  size_t lowest_ = 0;
 };
 
 }  // namespace lkv
