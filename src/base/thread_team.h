@@ -56,10 +56,16 @@ class TeamMember {
   // For arrays with one entry per member: no two threads have the same.
   uint32_t index() const { return index_; }
   uint32_t n_members() const;
-  // The items of a phase that this member does unless others are faster: in
-  // order, so that while it does one it can prefetch for the next.
+  // The items of a phase that this member does unless others are faster, in
+  // order.
   Range ShareOf(size_t n_items) const {
     return RangeOf(n_items, index_, n_members());
+  }
+  // Whether item + 1 is what this member does after `item`, unless others are
+  // faster: then it can prefetch for it.
+  bool GoesOnAfter(size_t item, size_t n_items) const {
+    const Range share = ShareOf(n_items);
+    return share.begin <= item && item + 1 < share.end;
   }
 
   // One phase: calls fn(item) once for each item in [0, n_items), n_items <

@@ -164,11 +164,10 @@ void AttentionRunner::AttendDecodes(TeamMember& me,
   const std::span<const uint32_t> first_item =
       FirstItems(call.layer).first(n_pairs + 1);
   const size_t n_items = first_item[n_pairs];
-  const Range share = me.ShareOf(n_items);
   me.ForEach(n_items, [&](size_t index) {
     const LaneRun item = LaneRunOf(parts, call.layer, index);
     PageRun next;
-    const bool has_next = share.begin <= index && index + 1 < share.end;
+    const bool has_next = me.GoesOnAfter(index, n_items);
     if (has_next) {
       next = PagesOfRun(LaneRunOf(parts, call.layer, index + 1), call.layer);
     }

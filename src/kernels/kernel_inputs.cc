@@ -82,7 +82,8 @@ MatmulArgs MatmulInputs::Args(const uint8_t* tiles) {
           .x = view_.f32(),
           .x_stride = view_.stride(),
           .y = y_.data(),
-          .y_stride = shape_.n_row_tiles * kTileRows};
+          .y_stride = shape_.n_row_tiles * kTileRows,
+          .next = nullptr};
 }
 
 PageRun LaneShape::Run(const uint8_t* pool, const uint32_t* pages) const {

@@ -51,6 +51,9 @@ struct MatmulArgs {
   size_t x_stride;          // 32 n_column_tiles with zeros
   float* y;                 // [n_tokens, y_stride]
   size_t y_stride;
+  // What the same thread reads next: prefetched towards the end of the range.
+  // nullptr: what lies behind it in memory.
+  const void* next;
 };
 
 // Which slots of which pages, and what a page looks like. Page i of the run

@@ -37,8 +37,8 @@ inline __m256i HighNibbles(__m256i bytes) {
 }
 
 template <typename Tile>
-inline void PrefetchAhead(const Tile* tile) {
-  const char* ahead = reinterpret_cast<const char*>(tile) + kPrefetchBytes;
+inline void PrefetchAhead(const Tile* tile, const ReadAhead& read) {
+  const char* ahead = read.Address(tile, kPrefetchBytes);
   for (size_t i = 0; i < sizeof(Tile); i += 64) {
     _mm_prefetch(ahead + i, _MM_HINT_T0);
   }
@@ -140,8 +140,9 @@ inline void QuantizedRowTile(const MatmulArgs& args, const Tile* tiles,
   for (auto& half : sums) {
     for (__m256& sum : half) sum = _mm256_setzero_ps();
   }
+  const ReadAhead read = ReadAhead::Of<Tile>(args);
   for (size_t b = 0; b < args.n_column_tiles; ++b) {
-    if constexpr (kTokens == 1) PrefetchAhead(&tiles[b]);
+    if constexpr (kTokens == 1) PrefetchAhead(&tiles[b], read);
     for (int h = 0; h < kHalves; ++h) {
       for (int i = 0; i < kTokens; ++i) {
         sums[h][i] = AddProduct<kHasLow>(
@@ -169,9 +170,10 @@ inline void HalfRowTile(const MatmulArgs& args, const Tile16* tiles, size_t t,
       for (__m256& sum : half) sum = _mm256_setzero_ps();
     }
   }
+  const ReadAhead read = ReadAhead::Of<Tile16>(args);
   const float* x = args.x + t * args.x_stride;
   for (size_t b = 0; b < args.n_column_tiles; ++b, x += kTileColumns) {
-    if constexpr (kTokens == 1) PrefetchAhead(&tiles[b]);
+    if constexpr (kTokens == 1) PrefetchAhead(&tiles[b], read);
     for (uint32_t c = 0; c < kTileColumns; c += 2) {
       for (int parity = 0; parity < 2; ++parity) {
         for (int h = 0; h < kHalves; ++h) {

@@ -6,9 +6,9 @@
 // a token's result does not depend on which tokens came along: strict mode
 // rests on it.
 //
-// One token is bound by memory: the tiles are prefetched kPrefetchBytes ahead,
-// which the hardware prefetcher alone does not do well enough. Many tokens are
-// bound by the dot-product unit: 8 of its operations per tile and token.
+// One token is bound by memory: tiles are prefetched, on into what is read
+// after them, which no hardware prefetcher could know. Many tokens are bound by
+// the dot-product unit: 8 of its operations per tile and token.
 #include <immintrin.h>
 
 #include "kernels/avx512_simd.h"
@@ -18,8 +18,6 @@
 namespace lkv {
 namespace {
 
-constexpr size_t kPrefetchBytes = 3072;
-
 // Four columns of x for all 16 rows.
 inline __m512i Broadcast4(const int8_t* x) {
   int32_t columns;
@@ -27,16 +25,18 @@ inline __m512i Broadcast4(const int8_t* x) {
   return _mm512_set1_epi32(columns);
 }
 
-// Into the first-level cache where the arithmetic of a tile takes longer than
-// its bytes; where it does not, into the second, because the first level's miss
-// registers would bound the stream. Share of a streaming read on Zen 4, first
-// against second: tile4 0.90 and 0.63, tile8 0.76 and 0.86, tile8 with 16-bit
-// activations 0.75 and 0.59.
-template <bool kMuchArithmetic, typename Tile>
-inline void PrefetchAhead(const Tile* tile) {
-  const char* ahead = reinterpret_cast<const char*>(tile) + kPrefetchBytes;
+// How far ahead, and into which cache: the first where the arithmetic of a tile
+// takes longer than its bytes; where it does not, the second, because the first
+// level's miss registers would bound the stream. Share of a streaming read on
+// Zen 4, one thread, 3 KiB into the first, into the second, 6 KiB into the
+// first: tile4 0.81, 0.60 and 0.94; tile8 0.68, 0.86 and 0.70; tile8 with
+// 16-bit activations 0.70, 0.59 and 0.68.
+template <typename Tile, bool kHasLow>
+inline void PrefetchAhead(const Tile* tile, const ReadAhead& read) {
+  constexpr bool kIsTile4 = sizeof(Tile) == sizeof(Tile4);
+  const char* ahead = read.Address(tile, kIsTile4 ? 6144 : 3072);
   for (size_t i = 0; i < sizeof(Tile); i += 64) {
-    if constexpr (kMuchArithmetic) {
+    if constexpr (kIsTile4 || kHasLow) {
       _mm_prefetch(ahead + i, _MM_HINT_T0);
     } else {
       _mm_prefetch(ahead + i, _MM_HINT_T1);
@@ -137,9 +137,10 @@ inline void QuantizedRowTile(const MatmulArgs& args, const Tile* tiles,
                              size_t t, float* y) {
   __m512 sums[kTokens];
   for (int i = 0; i < kTokens; ++i) sums[i] = _mm512_setzero_ps();
+  const ReadAhead read = ReadAhead::Of<Tile>(args);
   for (size_t b = 0; b < args.n_column_tiles; ++b) {
     if constexpr (kTokens == 1) {
-      PrefetchAhead<kHasLow || sizeof(Tile) == sizeof(Tile4)>(&tiles[b]);
+      PrefetchAhead<Tile, kHasLow>(&tiles[b], read);
     }
     const Unpacked weights(tiles[b]);
     for (int i = 0; i < kTokens; ++i) {
@@ -163,9 +164,10 @@ inline void HalfRowTile(const MatmulArgs& args, const Tile16* tiles, size_t t,
     even[i] = _mm512_setzero_ps();
     odd[i] = _mm512_setzero_ps();
   }
+  const ReadAhead read = ReadAhead::Of<Tile16>(args);
   const float* x = args.x + t * args.x_stride;
   for (size_t b = 0; b < args.n_column_tiles; ++b, x += kTileColumns) {
-    if constexpr (kTokens == 1) PrefetchAhead<false>(&tiles[b]);
+    if constexpr (kTokens == 1) PrefetchAhead<Tile16, false>(&tiles[b], read);
     for (uint32_t c = 0; c < kTileColumns; c += 2) {
       __m512 w0 = Load(tiles[b].values[c]);
       __m512 w1 = Load(tiles[b].values[c + 1]);

@@ -32,6 +32,19 @@ size_t CountProductItems(size_t n_bytes, size_t n_row_tiles) {
   return CountItems(n_bytes, kItemBytes, std::min(kMaxItems, n_row_tiles));
 }
 
+size_t CountProductItems(const WeightMatrix& matrix) {
+  return CountProductItems(matrix.n_bytes(), matrix.n_row_tiles());
+}
+
+size_t CountFeedForwardItems(const LayerWeights& layer) {
+  return CountProductItems(layer.gate.n_bytes() + layer.up.n_bytes(),
+                           layer.gate.n_row_tiles());
+}
+
+// First the larger ones, a head of keys with its values; then the heads of
+// queries.
+size_t CountQkvItems(const Architecture& a) { return a.n_kv_heads + a.n_heads; }
+
 // Columns of one token's q, k and v side by side.
 size_t QkvColumns(const Architecture& a) {
   return size_t{a.n_heads + 2 * a.n_kv_heads} * a.head_dim;
@@ -60,22 +73,39 @@ class CpuExecutor final : public Executor {
   void Embed(TeamMember& me, const StepBatch& batch);
   void ProjectQkv(TeamMember& me, uint32_t layer_index, KvCache& cache);
   void AddAttentionOutput(TeamMember& me, const LayerWeights& layer);
-  void AddFeedForward(TeamMember& me, const LayerWeights& layer);
+  void AddFeedForward(TeamMember& me, uint32_t layer_index);
   void ProjectLogits(TeamMember& me, const StepBatch& batch,
                      std::span<float> logits);
 
-  // y[t, r] for the rows r of `tiles`, all rows t of the activations.
+  // Where the weights of a member's share of a part begin. The part before
+  // prefetches them at its end: a decode step is over in the time that memory
+  // takes, unless it stands still between parts.
+  const uint8_t* QkvBegin(const TeamMember& me,
+                          const LayerWeights& layer) const;
+  const uint8_t* FeedForwardBegin(const TeamMember& me,
+                                  const LayerWeights& layer) const;
+  const uint8_t* ProductBegin(const TeamMember& me,
+                              const WeightMatrix& matrix) const;
+
+  // y[t, r] for the rows r of `tiles`, all rows t of the activations. `next` is
+  // what the member reads afterwards, nullptr: what lies behind.
   void Multiply(const WeightMatrix& matrix, Range tiles,
                 const ActivationRows::View& x, size_t n_rows, float* y,
-                size_t y_stride) const;
-  // x += W a, for the residual stream x.
+                size_t y_stride, const uint8_t* next) const;
+  // x += W a, for the residual stream x. `next` as above, after this part.
   template <typename Fill>
   void AddProduct(TeamMember& me, const WeightMatrix& matrix,
-                  InputRows<Fill>& a);
-  // Bias, per-head norm and rotation of one head of all tokens.
+                  InputRows<Fill>& a, const uint8_t* next);
+  // The same for two matrices whose row tiles alternate.
+  void MultiplyPair(const WeightMatrix& matrix, const WeightMatrix& partner,
+                    Range tiles, const ActivationRows::View& x, float* y,
+                    float* y_partner, size_t y_stride,
+                    const uint8_t* next) const;
+  // Bias and per-head norm, and rotation, of one head of all tokens. `head` is
+  // that of the first.
   void FinishHead(float* head, const std::vector<float>& bias, size_t head_at,
                   const std::vector<float>& norm) const;
-  void Rotate(float* head, size_t token) const;
+  void Rotate(float* head) const;
 
   float* Residual(size_t token) { return residual_.data() + token * embd_; }
 
@@ -208,7 +238,7 @@ Status CpuExecutor::Step(const StepBatch& batch, KvCache& cache,
       ProjectQkv(me, i, cache);
       cache.Attend(me, i, q, attention_.data(), q_columns);
       AddAttentionOutput(me, weights_.layers[i]);
-      AddFeedForward(me, weights_.layers[i]);
+      AddFeedForward(me, i);
     }
     ProjectLogits(me, batch, logits);
 
@@ -241,63 +271,55 @@ void CpuExecutor::ProjectQkv(TeamMember& me, uint32_t layer_index,
   };
   InputRows x(*this, me, n_tokens_, arch_.n_embd, fill);
 
-  // Returns the head's rows.
-  const auto project = [&](const WeightMatrix& matrix, size_t head,
-                           size_t first_column, const std::vector<float>& bias,
-                           const std::vector<float>& norm) {
-    const size_t head_tiles = d / kTileRows;
-    float* columns = qkv_.data() + first_column;
-    Multiply(matrix, {head * head_tiles, (head + 1) * head_tiles}, x.view(),
-             n_tokens_, columns, qkv_columns_);
-    columns += head * d;
-    for (size_t t = 0; t < n_tokens_; ++t) {
-      FinishHead(columns + t * qkv_columns_, bias, head, norm);
-    }
-    return columns;
-  };
-  const auto rotate = [&](float* columns) {
-    for (size_t t = 0; t < n_tokens_; ++t) {
-      Rotate(columns + t * qkv_columns_, t);
-    }
-  };
-
   const size_t n_kv_heads = arch_.n_kv_heads;
-  const size_t first_k = arch_.n_heads * d;
-  const size_t first_v = first_k + n_kv_heads * d;
-  // The larger items, a head of keys with its values, first.
-  me.ForEach(n_kv_heads + arch_.n_heads, [&](size_t item) {
+  float* q = qkv_.data();
+  float* k = q + arch_.n_heads * d;
+  float* v = k + n_kv_heads * d;
+  const auto tiles_of = [&](size_t head) {
+    return Range{head * d / kTileRows, (head + 1) * d / kTileRows};
+  };
+  me.ForEach(CountQkvItems(arch_), [&](size_t item) {
     if (item >= n_kv_heads) {
-      rotate(
-          project(layer.q, item - n_kv_heads, 0, layer.q_bias, layer.q_norm));
+      const size_t head = item - n_kv_heads;
+      Multiply(layer.q, tiles_of(head), x.view(), n_tokens_, q, qkv_columns_,
+               nullptr);
+      FinishHead(q + head * d, layer.q_bias, head, layer.q_norm);
+      Rotate(q + head * d);
       return;
     }
-    float* k = project(layer.k, item, first_k, layer.k_bias, layer.k_norm);
-    rotate(k);
-    float* v = project(layer.v, item, first_v, layer.v_bias, {});
-    cache.Append(layer_index, static_cast<uint32_t>(item), {k, qkv_columns_},
-                 {v, qkv_columns_});
+    MultiplyPair(layer.k, layer.v, tiles_of(item), x.view(), k, v, qkv_columns_,
+                 nullptr);
+    FinishHead(k + item * d, layer.k_bias, item, layer.k_norm);
+    Rotate(k + item * d);
+    FinishHead(v + item * d, layer.v_bias, item, {});
+    cache.Append(layer_index, static_cast<uint32_t>(item),
+                 {k + item * d, qkv_columns_}, {v + item * d, qkv_columns_});
   });
 }
 
 void CpuExecutor::FinishHead(float* head, const std::vector<float>& bias,
                              size_t head_at,
                              const std::vector<float>& norm) const {
-  if (!bias.empty()) {
-    kernels_.add(head, bias.data() + head_at * arch_.head_dim, arch_.head_dim,
-                 head);
-  }
-  if (!norm.empty()) {
-    kernels_.rms_norm(head, norm.data(), arch_.head_dim, arch_.norm_epsilon,
-                      head);
+  if (bias.empty() && norm.empty()) return;
+  const size_t d = arch_.head_dim;
+  for (size_t t = 0; t < n_tokens_; ++t, head += qkv_columns_) {
+    if (!bias.empty()) {
+      kernels_.add(head, bias.data() + head_at * d, d, head);
+    }
+    if (!norm.empty()) {
+      kernels_.rms_norm(head, norm.data(), d, arch_.norm_epsilon, head);
+    }
   }
 }
 
-void CpuExecutor::Rotate(float* head, size_t token) const {
+void CpuExecutor::Rotate(float* head) const {
   const auto rope = arch_.rope.order == RopeOrder::kNormal
                         ? kernels_.rope_normal
                         : kernels_.rope_neox;
-  rope(head, cosine_.data() + token * n_pairs_, sine_.data() + token * n_pairs_,
-       n_pairs_);
+  for (size_t t = 0; t < n_tokens_; ++t) {
+    rope(head + t * qkv_columns_, cosine_.data() + t * n_pairs_,
+         sine_.data() + t * n_pairs_, n_pairs_);
+  }
 }
 
 void CpuExecutor::AddAttentionOutput(TeamMember& me,
@@ -308,22 +330,24 @@ void CpuExecutor::AddAttentionOutput(TeamMember& me,
                 n_columns * sizeof(float));
   };
   InputRows a(*this, me, n_tokens_, n_columns, fill);
-  AddProduct(me, layer.o, a);
+  AddProduct(me, layer.o, a, FeedForwardBegin(me, layer));
 }
 
-void CpuExecutor::AddFeedForward(TeamMember& me, const LayerWeights& layer) {
+void CpuExecutor::AddFeedForward(TeamMember& me, uint32_t layer_index) {
+  const LayerWeights& layer = weights_.layers[layer_index];
   const auto fill_normed = [&](size_t t, float* row) {
     kernels_.rms_norm(Residual(t), layer.ffn_norm.data(), arch_.n_embd,
                       arch_.norm_epsilon, row);
   };
   InputRows x(*this, me, n_tokens_, arch_.n_embd, fill_normed);
   const size_t n_tiles = layer.gate.n_row_tiles();
-  const size_t n_items = CountProductItems(
-      layer.gate.tiles.size() + layer.up.tiles.size(), n_tiles);
+  const size_t n_items = CountFeedForwardItems(layer);
+  const uint8_t* down = ProductBegin(me, layer.down);
   me.ForEach(n_items, [&](size_t item) {
     const Range tiles = RangeOf(n_tiles, item, n_items);
-    Multiply(layer.gate, tiles, x.view(), n_tokens_, gate_.data(), ff_);
-    Multiply(layer.up, tiles, x.view(), n_tokens_, up_.data(), ff_);
+    MultiplyPair(layer.gate, layer.up, tiles, x.view(), gate_.data(),
+                 up_.data(), ff_,
+                 me.GoesOnAfter(item, n_items) ? nullptr : down);
     const size_t begin = tiles.begin * kTileRows;
     const size_t end = std::min<size_t>(tiles.end * kTileRows, arch_.n_ff);
     for (size_t t = 0; t < n_tokens_; ++t) {
@@ -337,17 +361,21 @@ void CpuExecutor::AddFeedForward(TeamMember& me, const LayerWeights& layer) {
     std::memcpy(row, gate_.data() + t * ff_, arch_.n_ff * sizeof(float));
   };
   InputRows hidden(*this, me, n_tokens_, arch_.n_ff, fill_hidden);
-  AddProduct(me, layer.down, hidden);
+  const uint8_t* next = layer_index + 1 < arch_.n_layers
+                            ? QkvBegin(me, weights_.layers[layer_index + 1])
+                            : ProductBegin(me, weights_.output_matrix());
+  AddProduct(me, layer.down, hidden, next);
 }
 
 template <typename Fill>
 void CpuExecutor::AddProduct(TeamMember& me, const WeightMatrix& matrix,
-                             InputRows<Fill>& a) {
+                             InputRows<Fill>& a, const uint8_t* next) {
   const size_t n_tiles = matrix.n_row_tiles();
-  const size_t n_items = CountProductItems(matrix.tiles.size(), n_tiles);
+  const size_t n_items = CountProductItems(matrix);
   me.ForEach(n_items, [&](size_t item) {
     const Range tiles = RangeOf(n_tiles, item, n_items);
-    Multiply(matrix, tiles, a.view(), n_tokens_, product_.data(), embd_);
+    Multiply(matrix, tiles, a.view(), n_tokens_, product_.data(), embd_,
+             me.GoesOnAfter(item, n_items) ? nullptr : next);
     const size_t begin = tiles.begin * kTileRows;
     const size_t n = (tiles.end - tiles.begin) * kTileRows;
     for (size_t t = 0; t < n_tokens_; ++t) {
@@ -372,19 +400,19 @@ void CpuExecutor::ProjectLogits(TeamMember& me, const StepBatch& batch,
   const size_t vocab = arch_.vocab_size;
   const size_t n_tiles = matrix.n_row_tiles();
   const size_t n_whole_tiles = vocab / kTileRows;
-  const size_t n_items = CountProductItems(matrix.tiles.size(), n_tiles);
+  const size_t n_items = CountProductItems(matrix);
   me.ForEach(n_items, [&](size_t item) {
     const Range tiles = RangeOf(n_tiles, item, n_items);
     Multiply(matrix, {tiles.begin, std::min(tiles.end, n_whole_tiles)},
-             x.view(), n_rows, logits.data(), vocab);
+             x.view(), n_rows, logits.data(), vocab, nullptr);
     if (tiles.end <= n_whole_tiles) return;
     // Kernels write whole tiles; the last one would run into the next row.
     const size_t first = n_whole_tiles * kTileRows;
     WeightMatrix last = matrix;
     last.n_rows = static_cast<uint32_t>(vocab - first);
-    last.tiles = matrix.tiles.subspan(n_whole_tiles * matrix.n_column_tiles() *
-                                      TileBytes(matrix.format));
-    Multiply(last, {0, 1}, x.view(), n_rows, last_tile_.data(), kTileRows);
+    last.tiles = matrix.row_tile(n_whole_tiles);
+    Multiply(last, {0, 1}, x.view(), n_rows, last_tile_.data(), kTileRows,
+             nullptr);
     for (size_t i = 0; i < n_rows; ++i) {
       std::copy_n(last_tile_.data() + i * kTileRows, vocab - first,
                   logits.data() + i * vocab + first);
@@ -392,22 +420,61 @@ void CpuExecutor::ProjectLogits(TeamMember& me, const StepBatch& batch,
   });
 }
 
+const uint8_t* CpuExecutor::QkvBegin(const TeamMember& me,
+                                     const LayerWeights& layer) const {
+  const size_t item = me.ShareOf(CountQkvItems(arch_)).begin;
+  const size_t head_tiles = arch_.head_dim / kTileRows;
+  return item < arch_.n_kv_heads
+             ? layer.k.row_tile(item * head_tiles)
+             : layer.q.row_tile((item - arch_.n_kv_heads) * head_tiles);
+}
+
+const uint8_t* CpuExecutor::FeedForwardBegin(const TeamMember& me,
+                                             const LayerWeights& layer) const {
+  const size_t n_items = CountFeedForwardItems(layer);
+  const size_t item = me.ShareOf(n_items).begin;
+  return layer.gate.row_tile(
+      RangeOf(layer.gate.n_row_tiles(), item, n_items).begin);
+}
+
+const uint8_t* CpuExecutor::ProductBegin(const TeamMember& me,
+                                         const WeightMatrix& matrix) const {
+  const size_t n_items = CountProductItems(matrix);
+  const size_t item = me.ShareOf(n_items).begin;
+  return matrix.row_tile(RangeOf(matrix.n_row_tiles(), item, n_items).begin);
+}
+
 void CpuExecutor::Multiply(const WeightMatrix& matrix, Range tiles,
                            const ActivationRows::View& x, size_t n_rows,
-                           float* y, size_t y_stride) const {
+                           float* y, size_t y_stride,
+                           const uint8_t* next) const {
   if (tiles.begin >= tiles.end) return;
   MatmulArgs args{};
-  args.tiles = matrix.tiles.data();
+  CHECK(matrix.is_contiguous() || tiles.end - tiles.begin == 1);
+  args.tiles = matrix.row_tile(tiles.begin);
   args.n_column_tiles = matrix.n_column_tiles();
-  args.row_tile_begin = tiles.begin;
-  args.row_tile_end = tiles.end;
+  args.row_tile_begin = 0;
+  args.row_tile_end = tiles.end - tiles.begin;
   args.n_tokens = n_rows;
   args.quantized = x.quantized();
   args.x = x.f32();
   args.x_stride = x.stride();
-  args.y = y;
+  args.y = y + tiles.begin * kTileRows;
   args.y_stride = y_stride;
+  args.next = next;
   kernels_.matmul[static_cast<size_t>(matrix.format)](args);
+}
+
+void CpuExecutor::MultiplyPair(const WeightMatrix& matrix,
+                               const WeightMatrix& partner, Range tiles,
+                               const ActivationRows::View& x, float* y,
+                               float* y_partner, size_t y_stride,
+                               const uint8_t* next) const {
+  for (size_t i = tiles.begin; i < tiles.end; ++i) {
+    Multiply(matrix, {i, i + 1}, x, n_tokens_, y, y_stride, nullptr);
+    Multiply(partner, {i, i + 1}, x, n_tokens_, y_partner, y_stride,
+             i + 1 == tiles.end ? next : nullptr);
+  }
 }
 
 }  // namespace

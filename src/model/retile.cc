@@ -60,8 +60,8 @@ struct TileRange {
   }
   template <typename Tile>
   Tile* tile_row(size_t row) const {
-    return reinterpret_cast<Tile*>(tiles) +
-           row / kTileRows * matrix.n_column_tiles();
+    return reinterpret_cast<Tile*>(tiles +
+                                   row / kTileRows * matrix.row_tile_stride);
   }
   // The last tile may be short of rows; what is missing stays zero.
   size_t begin_row() const { return row_tiles.begin * kTileRows; }
@@ -229,16 +229,19 @@ FormatChoice ChooseFormat(GgufType type) {
   return {WeightFormat::kTile8x16, Exactness::kRequantized};
 }
 
-uint64_t RetiledBytes(const GgufTensor& tensor) {
-  return CeilDiv(tensor.shape[1], kTileRows) *
-         CeilDiv(tensor.shape[0], kTileColumns) *
+uint64_t RowTileBytes(const GgufTensor& tensor) {
+  return CeilDiv(tensor.shape[0], kTileColumns) *
          TileBytes(ChooseFormat(tensor.type).format);
 }
 
-Result<WeightMatrix> Retile(const GgufTensor& tensor, std::span<uint8_t> tiles,
-                            ThreadTeam& team) {
+uint64_t RetiledBytes(const GgufTensor& tensor) {
+  return CeilDiv(tensor.shape[1], kTileRows) * RowTileBytes(tensor);
+}
+
+Result<WeightMatrix> Retile(const GgufTensor& tensor, uint8_t* tiles,
+                            size_t row_tile_stride, ThreadTeam& team) {
   CHECK(tensor.shape.size() == 2);
-  CHECK(tiles.size() == RetiledBytes(tensor));
+  CHECK(row_tile_stride >= RowTileBytes(tensor));
   WeightMatrix matrix;
   matrix.n_columns = static_cast<uint32_t>(tensor.shape[0]);
   matrix.n_rows = static_cast<uint32_t>(tensor.shape[1]);
@@ -247,6 +250,7 @@ Result<WeightMatrix> Retile(const GgufTensor& tensor, std::span<uint8_t> tiles,
     matrix.format = WeightFormat::kTile16BF16;
   }
   matrix.tiles = tiles;
+  matrix.row_tile_stride = row_tile_stride;
 
   // For all members here: an item must not run out of memory.
   const size_t row_floats = matrix.n_column_tiles() * kTileColumns;
@@ -255,13 +259,13 @@ Result<WeightMatrix> Retile(const GgufTensor& tensor, std::span<uint8_t> tiles,
   // Some 20 us each, or more.
   constexpr size_t kItemBytes = size_t{64} << 10;
   const size_t n_tiles = matrix.n_row_tiles();
-  const size_t n_items = CountItems(tiles.size(), kItemBytes, n_tiles);
+  const size_t n_items = CountItems(matrix.n_bytes(), kItemBytes, n_tiles);
   team.Run([&](TeamMember& me) {
     const std::span<float> row =
         rows.span().subspan(me.index() * row_floats, row_floats);
     me.ForEach(n_items, [&](size_t item) {
-      if (!RetileRange({tensor, matrix, tiles.data(),
-                        RangeOf(n_tiles, item, n_items), row})) {
+      if (!RetileRange(
+              {tensor, matrix, tiles, RangeOf(n_tiles, item, n_items), row})) {
         finite = false;
       }
     });

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "base/thread_team.h"
 #include "gguf/gguf_file.h"
@@ -29,14 +28,15 @@ struct FormatChoice {
 // KL 2e-3 on SmolLM2 at best, where F16 has 1e-6).
 FormatChoice ChooseFormat(GgufType type);
 
-// Bytes of a 2-D tensor's tiles.
+// Bytes of one row of a 2-D tensor's tiles, and of all.
+uint64_t RowTileBytes(const GgufTensor& tensor);
 uint64_t RetiledBytes(const GgufTensor& tensor);
 
-// Re-tiles a 2-D tensor of any GGUF type into `tiles`, on the team's threads.
-// Requires RetiledBytes(tensor) zeroed bytes, aligned to kBufferAlignment, that
-// outlive the matrix. kCorrupt when a value or scale is not finite, or a scale
-// leaves the range of f16.
-Result<WeightMatrix> Retile(const GgufTensor& tensor, std::span<uint8_t> tiles,
-                            ThreadTeam& team);
+// Re-tiles a 2-D tensor of any GGUF type into `tiles`, on the team's threads:
+// row tile i to byte i * row_tile_stride. Requires zeroed bytes that outlive
+// the matrix and row_tile_stride >= RowTileBytes(tensor). kCorrupt when a value
+// or scale is not finite, or a scale leaves the range of f16.
+Result<WeightMatrix> Retile(const GgufTensor& tensor, uint8_t* tiles,
+                            size_t row_tile_stride, ThreadTeam& team);
 
 }  // namespace lkv

@@ -37,8 +37,8 @@ void ReadTile(const Tile8x16& tile, uint32_t r, float* out) {
 template <typename Tile, typename Read>
 void ReadTiles(const WeightMatrix& matrix, uint32_t row, Read read,
                float* out) {
-  const Tile* tiles = reinterpret_cast<const Tile*>(matrix.tiles.data()) +
-                      row / kTileRows * matrix.n_column_tiles();
+  const Tile* tiles =
+      reinterpret_cast<const Tile*>(matrix.row_tile(row / kTileRows));
   uint32_t column = 0;
   for (; column + kTileColumns <= matrix.n_columns; column += kTileColumns) {
     read(*tiles++, row % kTileRows, out + column);

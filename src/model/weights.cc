@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -35,18 +36,23 @@ std::string NoteOf(const GgufTensor& tensor, WeightFormat format) {
   return type + " scales rounded to F16 (relative error up to 1/2048)";
 }
 
-// The matrices of every layer, in the order that a step reads them.
+struct MatrixPart {
+  const char* name = nullptr;
+  WeightMatrix LayerWeights::*matrix = nullptr;
+};
+
+// The matrices of every layer, in the order that a step reads them. Row tiles
+// of a pair alternate.
 constexpr struct {
-  const char* name;
-  WeightMatrix LayerWeights::*matrix;
+  MatrixPart part;
+  MatrixPart partner;
 } kLayerMatrices[] = {
-    {"attn_q.weight", &LayerWeights::q},
-    {"attn_k.weight", &LayerWeights::k},
-    {"attn_v.weight", &LayerWeights::v},
-    {"attn_output.weight", &LayerWeights::o},
-    {"ffn_gate.weight", &LayerWeights::gate},
-    {"ffn_up.weight", &LayerWeights::up},
-    {"ffn_down.weight", &LayerWeights::down},
+    {{"attn_k.weight", &LayerWeights::k}, {"attn_v.weight", &LayerWeights::v}},
+    {{"attn_q.weight", &LayerWeights::q}, {}},
+    {{"attn_output.weight", &LayerWeights::o}, {}},
+    {{"ffn_gate.weight", &LayerWeights::gate},
+     {"ffn_up.weight", &LayerWeights::up}},
+    {{"ffn_down.weight", &LayerWeights::down}, {}},
 };
 
 // The next matrix begins at a cache line.
@@ -57,15 +63,18 @@ uint64_t AlignedSize(uint64_t n_bytes) {
 // Bytes from the first matrix to the end of the last.
 uint64_t BytesOfAllTiles(const GgufFile& file, const Architecture& a) {
   uint64_t n_bytes = 0;
-  const auto add = [&](const std::string& name) {
-    n_bytes += AlignedSize(RetiledBytes(*file.Find(name)));
+  const auto size = [&](const std::string& name) {
+    return RetiledBytes(*file.Find(name));
   };
   for (uint32_t i = 0; i < a.n_layers; ++i) {
-    for (const auto& part : kLayerMatrices) add(LayerTensorName(i, part.name));
+    for (const auto& [part, partner] : kLayerMatrices) {
+      uint64_t both = size(LayerTensorName(i, part.name));
+      if (partner.matrix) both += size(LayerTensorName(i, partner.name));
+      n_bytes += AlignedSize(both);
+    }
   }
-  if (!a.tied_output) add("output.weight");
-  add("token_embd.weight");
-  return n_bytes;
+  if (!a.tied_output) n_bytes += AlignedSize(size("output.weight"));
+  return n_bytes + AlignedSize(size("token_embd.weight"));
 }
 
 // Loads tensor after tensor; keeps the first failure.
@@ -79,22 +88,21 @@ class Loader {
   uint64_t n_vector_bytes() const { return n_vector_bytes_; }
 
   WeightMatrix Matrix(const std::string& name) {
-    if (!status_.ok()) return {};
     const GgufTensor& tensor = Get(name);
-    const uint64_t n_bytes = RetiledBytes(tensor);
-    Result<WeightMatrix> matrix =
-        Retile(tensor, free_tiles_.first(n_bytes), team_);
-    if (!matrix.ok()) {
-      status_ =
-          Corrupt(file_.path() + ": " + std::string(matrix.status().message()));
-      return {};
-    }
-    free_tiles_ = free_tiles_.subspan(AlignedSize(n_bytes));
-    if (std::string note = NoteOf(tensor, matrix->format); !note.empty()) {
-      ++notes_[note];
-    }
-    file_.DropPages(tensor);
-    return std::move(matrix).value();
+    uint8_t* tiles = TakeTiles(RetiledBytes(tensor));
+    return Load(tensor, tiles, RowTileBytes(tensor));
+  }
+
+  // Two matrices of as many rows, row tiles of one behind those of the other.
+  std::pair<WeightMatrix, WeightMatrix> Pair(const std::string& name,
+                                             const std::string& partner_name) {
+    const GgufTensor& tensor = Get(name);
+    const GgufTensor& partner = Get(partner_name);
+    CHECK(tensor.shape[1] == partner.shape[1]);
+    uint8_t* tiles = TakeTiles(RetiledBytes(tensor) + RetiledBytes(partner));
+    const uint64_t stride = RowTileBytes(tensor) + RowTileBytes(partner);
+    return {Load(tensor, tiles, stride),
+            Load(partner, tiles + RowTileBytes(tensor), stride)};
   }
 
   std::vector<float> Vector(const std::string& name) {
@@ -125,6 +133,28 @@ class Loader {
   }
 
  private:
+  uint8_t* TakeTiles(uint64_t n_bytes) {
+    uint8_t* tiles = free_tiles_.data();
+    free_tiles_ = free_tiles_.subspan(AlignedSize(n_bytes));
+    return tiles;
+  }
+
+  WeightMatrix Load(const GgufTensor& tensor, uint8_t* tiles,
+                    uint64_t row_tile_stride) {
+    if (!status_.ok()) return {};
+    Result<WeightMatrix> matrix = Retile(tensor, tiles, row_tile_stride, team_);
+    if (!matrix.ok()) {
+      status_ =
+          Corrupt(file_.path() + ": " + std::string(matrix.status().message()));
+      return {};
+    }
+    if (std::string note = NoteOf(tensor, matrix->format); !note.empty()) {
+      ++notes_[note];
+    }
+    file_.DropPages(tensor);
+    return *matrix;
+  }
+
   const GgufTensor& Get(const std::string& name) const {
     const GgufTensor* tensor = file_.Find(name);
     CHECK(tensor != nullptr);  // ReadArchitecture found it
@@ -160,8 +190,14 @@ Result<Weights> LoadWeights(const GgufFile& file,
       return loader.Vector(LayerTensorName(i, part));
     };
     LayerWeights& layer = weights.layers.emplace_back();
-    for (const auto& part : kLayerMatrices) {
-      layer.*part.matrix = loader.Matrix(LayerTensorName(i, part.name));
+    for (const auto& [part, partner] : kLayerMatrices) {
+      const std::string name = LayerTensorName(i, part.name);
+      if (partner.matrix == nullptr) {
+        layer.*part.matrix = loader.Matrix(name);
+      } else {
+        std::tie(layer.*part.matrix, layer.*partner.matrix) =
+            loader.Pair(name, LayerTensorName(i, partner.name));
+      }
     }
     layer.attention_norm = vector("attn_norm.weight");
     layer.ffn_norm = vector("ffn_norm.weight");

@@ -130,7 +130,7 @@ struct OwnedMatrix : WeightMatrix {
 
 Result<OwnedMatrix> RetileOwned(const GgufTensor& tensor, ThreadTeam& team) {
   AlignedBuffer<uint8_t> memory(RetiledBytes(tensor));
-  auto matrix = Retile(tensor, memory.span(), team);
+  auto matrix = Retile(tensor, memory.data(), RowTileBytes(tensor), team);
   if (!matrix.ok()) return matrix.status();
   return OwnedMatrix{*matrix, std::move(memory)};
 }
@@ -144,9 +144,8 @@ struct Weight {
 };
 
 Weight WeightAt(const WeightMatrix& matrix, uint32_t row, uint32_t column) {
-  const size_t index =
-      row / kTileRows * matrix.n_column_tiles() + column / kTileColumns;
-  const uint8_t* at = matrix.tiles.data() + index * TileBytes(matrix.format);
+  const uint8_t* at = matrix.row_tile(row / kTileRows) +
+                      column / kTileColumns * TileBytes(matrix.format);
   const uint32_t r = row % kTileRows;
   const uint32_t c = column % kTileColumns;
   Weight weight;
@@ -369,8 +368,8 @@ TEST(RetileTest, ThreadsDoNotChangeTheTiles) {
   auto a = RetileOwned(tensor.tensor, one);
   auto b = RetileOwned(tensor.tensor, three);
   ASSERT_TRUE(a.ok() && b.ok());
-  ASSERT_EQ(a->tiles.size(), b->tiles.size());
-  EXPECT_EQ(std::memcmp(a->tiles.data(), b->tiles.data(), a->tiles.size()), 0);
+  ASSERT_EQ(a->n_bytes(), b->n_bytes());
+  EXPECT_EQ(std::memcmp(a->tiles, b->tiles, a->n_bytes()), 0);
 }
 
 TEST(RetileTest, RefusesWhatIsNotFinite) {
@@ -465,15 +464,27 @@ TEST_F(LoadWeightsTest, MatricesLieInTheOrderOfAStep) {
     ASSERT_TRUE(weights.ok()) << weights.status().message();
     const uint8_t* end = weights->tiles.data();
     const auto expect_next = [&](const WeightMatrix& matrix) {
-      EXPECT_GE(matrix.tiles.data(), end);
-      EXPECT_LT(matrix.tiles.data(), end + kBufferAlignment);
-      end = matrix.tiles.data() + matrix.tiles.size();
+      EXPECT_TRUE(matrix.is_contiguous());
+      EXPECT_GE(matrix.tiles, end);
+      EXPECT_LT(matrix.tiles, end + kBufferAlignment);
+      end = matrix.row_tile(matrix.n_row_tiles());
+    };
+    // What is read in the same items alternates, row tile by row tile.
+    const auto expect_pair = [&](const WeightMatrix& matrix,
+                                 const WeightMatrix& partner) {
+      EXPECT_GE(matrix.tiles, end);
+      EXPECT_LT(matrix.tiles, end + kBufferAlignment);
+      EXPECT_EQ(partner.tiles, matrix.tiles + matrix.row_tile_bytes());
+      EXPECT_EQ(matrix.row_tile(1), partner.tiles + partner.row_tile_bytes());
+      EXPECT_EQ(partner.row_tile_stride, matrix.row_tile_stride);
+      end = matrix.row_tile(matrix.n_row_tiles());
     };
     for (const LayerWeights& layer : weights->layers) {
-      for (const WeightMatrix* matrix : {&layer.q, &layer.k, &layer.v, &layer.o,
-                                         &layer.gate, &layer.up, &layer.down}) {
-        expect_next(*matrix);
-      }
+      expect_pair(layer.k, layer.v);
+      expect_next(layer.q);
+      expect_next(layer.o);
+      expect_pair(layer.gate, layer.up);
+      expect_next(layer.down);
     }
     if (!tied) expect_next(weights->output);
     expect_next(weights->token_embedding);
