@@ -47,9 +47,10 @@ struct NewTokens {
 
 AttentionRunner::AttentionRunner(const KvShape& shape,
                                  const KernelTable& kernels,
-                                 uint32_t max_threads)
+                                 uint32_t max_threads, PrefillProducts prefill)
     : shape_(shape),
       kernels_(kernels),
+      prefill_(prefill),
       block_queries_(std::max(1u, kPrefillRows / shape.group)),
       block_rows_(block_queries_ * shape.group),
       members_(max_threads) {
@@ -323,7 +324,10 @@ void AttentionRunner::PrefillBlock(Member& mine, const StepPart& part,
       if (tokens.IsObserved(t)) observed[n_observed++] = t - block.begin;
     }
   }
-  kernels_.attend_prefill[static_cast<size_t>(sequence.type())]({
+  const auto& attend = prefill_ == PrefillProducts::kBF16
+                           ? kernels_.attend_prefill_bf16
+                           : kernels_.attend_prefill;
+  attend[static_cast<size_t>(sequence.type())]({
       .run = sequence.pages().Run(lane, 0, n_before + block.end),
       .group = shape_.group,
       .n_queries = n_queries,

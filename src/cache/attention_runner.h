@@ -52,7 +52,7 @@ class AttentionRunner {
   static constexpr uint32_t kWaveRows = 16;
 
   AttentionRunner(const KvShape& shape, const KernelTable& kernels,
-                  uint32_t max_threads);
+                  uint32_t max_threads, PrefillProducts prefill);
 
   // Makes room for lanes of n_slots slots and steps of n_parts sequences.
   // Without memory for it the old room stays usable.
@@ -146,6 +146,7 @@ class AttentionRunner {
 
   const KvShape shape_;
   const KernelTable& kernels_;
+  const PrefillProducts prefill_;
   const uint32_t block_queries_;  // query tokens of one prefill item
   const uint32_t block_rows_;     // the same times group
   std::vector<Member> members_;

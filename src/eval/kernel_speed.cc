@@ -73,7 +73,8 @@ class KernelBench {
         Decode(heads, type, {});
         Decode(heads, type, {.shuffled = true});
         Decode(heads, type, {.keep = KeepMass::kYes});
-        Prefill(heads, type);
+        Prefill(heads, type, PrefillProducts::kF32);
+        Prefill(heads, type, PrefillProducts::kBF16);
       }
     }
     return std::move(rows_);
@@ -235,9 +236,15 @@ class KernelBench {
                         n_lanes * shape.n_pages() * shape.page_bytes(), pass);
   }
 
-  void Prefill(const Heads& heads, KvType type) {
-    const std::string name =
-        std::string("prefill/") + NameOf(type) + "/" + heads.Name();
+  void Prefill(const Heads& heads, KvType type, PrefillProducts products) {
+    const bool is_bf16 = products == PrefillProducts::kBF16;
+    const auto of_f32 = kernels_.attend_prefill[static_cast<size_t>(type)];
+    const auto of_bf16 =
+        kernels_.attend_prefill_bf16[static_cast<size_t>(type)];
+    if (is_bf16 && of_bf16 == of_f32) return;  // nothing of its own
+    const auto attend = is_bf16 ? of_bf16 : of_f32;
+    const std::string name = std::string("prefill/") + NameOf(type) + "/" +
+                             heads.Name() + (is_bf16 ? "/bf16products" : "");
     if (!Wanted(name)) return;
     constexpr size_t kBlocks = 32;  // of n_queries query tokens
     const uint32_t n_queries = std::max(1u, kPrefillRows / heads.group);
@@ -250,7 +257,6 @@ class KernelBench {
     for (uint32_t i = 0; i < team_.n_threads(); ++i) {
       inputs.emplace_back(shape, n_queries, std::vector<uint32_t>{});
     }
-    const auto attend = kernels_.attend_prefill[static_cast<size_t>(type)];
     const auto pass = [&] {
       team_.Run([&](TeamMember& me) {
         PrefillInputs& mine = inputs[me.index()];

@@ -20,5 +20,7 @@ void AddAvx2Matmul(KernelTable* table);
 void AddAvx2Attention(KernelTable* table);
 void AddAvx512Matmul(KernelTable* table);
 void AddAvx512Attention(KernelTable* table);
+// In place of what AddAvx512Attention took for want of bf16 products.
+void AddAvx512BF16Prefill(KernelTable* table);
 
 }  // namespace lkv

@@ -21,6 +21,11 @@ struct Sets {
 
   void Add(void (*fill)(KernelTable* table)) {
     fill(&tables[n_sets]);
+    // For want of products of bf16.
+    for (size_t type = 0; type < kKvTypes; ++type) {
+      tables[n_sets].attend_prefill_bf16[type] =
+          tables[n_sets].attend_prefill[type];
+    }
     names[n_sets] = tables[n_sets].name;
     ++n_sets;
   }
@@ -33,6 +38,9 @@ struct Sets {
         __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vnni")) {
       Add(FillAvx512Kernels);
+      if (__builtin_cpu_supports("avx512bf16")) {
+        AddAvx512BF16Prefill(&tables[0]);
+      }
     }
     // Every processor with AVX2 also converts halves (F16C).
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {

@@ -170,7 +170,8 @@ struct Activations {
             .x = x.data() + first,
             .x_stride = n_columns,
             .y = y->data() + first_token * matrix.n_rows(),
-            .y_stride = matrix.n_rows()};
+            .y_stride = matrix.n_rows(),
+            .next = nullptr};
   }
 };
 

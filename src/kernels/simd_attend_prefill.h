@@ -1,7 +1,7 @@
 // Prefill attention of the vector sets: many query tokens, causal. Include
 // after avx2_simd.h or avx512_simd.h.
 //
-// Bound by arithmetic. A row is a (query, head) pair; kPrefillRows rows walk
+// Bound by arithmetic. A row is a (query, head) pair; kF32Rows rows walk
 // the slots together, so that a page is converted to f32 once for all of them
 // and each load of keys or values feeds several rows. Every row's arithmetic
 // depends on its own query and the slots only: a row sums dimension by
@@ -17,41 +17,54 @@
 namespace lkv {
 namespace {
 
-// The rows of one block and where their parts of the scratch are.
-struct PrefillBlock {
+// Rows that are computed together.
+template <uint32_t kRows>
+struct PrefillRows {
+  uint32_t first_row;
   uint32_t n_rows;     // rows that count
   uint32_t n_visible;  // slots that the last row sees
-  uint32_t visible[kPrefillRows];
-  const float* q[kPrefillRows];    // rows past n_rows repeat the last one
-  int64_t observed[kPrefillRows];  // kept row of p, or -1
-  float* logits;                   // [kPrefillRows, kAttendChunkSlots]
-  float* o;                        // [kPrefillRows, head_dim]
-  float* page;                     // [2 pages of keys or values] in f32
+  uint32_t visible[kRows];
+  const float* q[kRows];    // rows past n_rows repeat the last one
+  int64_t observed[kRows];  // kept row of p, or -1
+
+  PrefillRows(const AttendPrefillArgs& args, uint32_t first_row)
+      : first_row(first_row),
+        n_rows(AtMost(args.n_queries * args.group - first_row, kRows)) {
+    uint32_t j = 0;
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const uint32_t row = first_row + AtMost(r, n_rows - 1);
+      const uint32_t query = row / args.group;
+      const uint32_t head = row % args.group;
+      while (j < args.n_observed && args.observed[j] < query) ++j;
+      visible[r] = args.n_visible + query;
+      q[r] = args.q + query * args.q_stride + size_t{head} * args.run.head_dim;
+      const bool is_observed = j < args.n_observed && args.observed[j] == query;
+      observed[r] =
+          is_observed ? static_cast<int64_t>(j) * args.group + head : -1;
+    }
+    n_visible = visible[kRows - 1];
+  }
 };
 
-inline PrefillBlock BlockAt(const AttendPrefillArgs& args, uint32_t first_row) {
-  const uint32_t head_dim = args.run.head_dim;
-  PrefillBlock block;
-  block.n_rows = AtMost(args.n_queries * args.group - first_row, kPrefillRows);
-  block.logits = args.scratch;
-  block.o = block.logits + kPrefillRows * kAttendChunkSlots;
-  block.page = block.o + kPrefillRows * head_dim;
-  Fill(block.o, kPrefillRows * head_dim, 0.0f);
-  uint32_t j = 0;
-  for (uint32_t r = 0; r < kPrefillRows; ++r) {
-    const uint32_t row = first_row + AtMost(r, block.n_rows - 1);
-    const uint32_t query = row / args.group;
-    const uint32_t head = row % args.group;
-    while (j < args.n_observed && args.observed[j] < query) ++j;
-    block.visible[r] = args.n_visible + query;
-    block.q[r] = args.q + query * args.q_stride + size_t{head} * head_dim;
-    bool is_observed = j < args.n_observed && args.observed[j] == query;
-    block.observed[r] =
-        is_observed ? static_cast<int64_t>(j) * args.group + head : -1;
+// kF32Rows logits of one chunk (24 x 256 floats) fit into a 32 KiB first-level
+// cache.
+constexpr uint32_t kF32Rows = 24;
+static_assert(kPrefillRows % kF32Rows == 0);
+
+// A block of rows and its parts of the scratch.
+struct PrefillBlock : PrefillRows<kF32Rows> {
+  float* logits;  // [kF32Rows, kAttendChunkSlots]
+  float* o;       // [kF32Rows, head_dim]
+  float* page;    // [2 pages of keys or values] in f32
+
+  PrefillBlock(const AttendPrefillArgs& args, uint32_t first_row)
+      : PrefillRows(args, first_row),
+        logits(args.scratch),
+        o(logits + kF32Rows * kAttendChunkSlots),
+        page(o + kF32Rows * args.run.head_dim) {
+    Fill(o, kF32Rows * args.run.head_dim, 0.0f);
   }
-  block.n_visible = block.visible[kPrefillRows - 1];
-  return block;
-}
+};
 
 template <KvType kType>
 inline void ConvertHalves(const uint16_t* from, uint32_t n, float* to) {
@@ -206,6 +219,17 @@ inline void PagesValues(const PageRun& run, uint32_t page, uint32_t n_slots,
   }
 }
 
+// Keeps an observed row's probabilities of one chunk.
+inline void KeepRow(const AttendPrefillArgs& args, int64_t observed,
+                    uint32_t first, uint32_t n_padded, const float* p,
+                    float max) {
+  if (observed < 0) return;
+  const size_t kept = static_cast<size_t>(observed);
+  __builtin_memcpy(args.p + kept * args.p_stride + first, p,
+                   n_padded * sizeof(float));
+  args.p_max[kept * args.p_max_stride + first / kAttendChunkSlots] = max;
+}
+
 // Softmax of one row over one chunk that starts at slot `first`.
 inline void ChunkSoftmax(const AttendPrefillArgs& args,
                          const PrefillBlock& block, uint32_t r, uint32_t first,
@@ -220,23 +244,19 @@ inline void ChunkSoftmax(const AttendPrefillArgs& args,
       Multiply(block.o + r * args.run.head_dim, args.run.head_dim, rescale);
     }
   }
-  if (block.observed[r] >= 0) {
-    const size_t kept = static_cast<size_t>(block.observed[r]);
-    __builtin_memcpy(args.p + kept * args.p_stride + first, logits,
-                     n_padded * sizeof(float));
-    args.p_max[kept * args.p_max_stride + first / kAttendChunkSlots] =
-        softmax->max;
-  }
+  KeepRow(args, block.observed[r], first, n_padded, logits, softmax->max);
 }
 
-// Writes the results of one row.
-inline void FinishRow(const AttendPrefillArgs& args, const PrefillBlock& block,
-                      uint32_t r, uint32_t row, const RunningSoftmax& softmax) {
+// Writes the results of row r of a block: its output, not yet divided by the
+// sum, and its attention state.
+template <uint32_t kRows>
+inline void FinishRow(const AttendPrefillArgs& args,
+                      const PrefillRows<kRows>& block, uint32_t r,
+                      const float* o, float max, float sum) {
   const uint32_t head_dim = args.run.head_dim;
-  const float sum = Simd::SumOf(softmax.sum);
-  args.m[row] = softmax.max;
+  const uint32_t row = block.first_row + r;
+  args.m[row] = max;
   args.l[row] = sum;
-  const float* o = block.o + r * head_dim;
   float* out = args.out + row / args.group * args.out_stride +
                size_t{row % args.group} * head_dim;
   const Simd::F32 divisor = Simd::Set(sum);
@@ -251,15 +271,15 @@ inline void FinishRow(const AttendPrefillArgs& args, const PrefillBlock& block,
   Fill(args.p + kept * args.p_stride + n_seen, n_padded - n_seen, 0.0f);
   for (uint32_t c = (n_seen + kAttendChunkSlots - 1) / kAttendChunkSlots;
        c * kAttendChunkSlots < n_padded; ++c) {
-    args.p_max[kept * args.p_max_stride + c] = softmax.max;
+    args.p_max[kept * args.p_max_stride + c] = max;
   }
 }
 
 template <KvType kType>
 void AttendBlock(const AttendPrefillArgs& args, uint32_t first_row) {
   const PageRun& run = args.run;
-  const PrefillBlock block = BlockAt(args, first_row);
-  RunningSoftmax softmax[kPrefillRows];
+  const PrefillBlock block(args, first_row);
+  RunningSoftmax softmax[kF32Rows];
   for (uint32_t first = 0; first < block.n_visible;
        first += kAttendChunkSlots) {
     const uint32_t n_slots = AtMost(block.n_visible - first, kAttendChunkSlots);
@@ -284,14 +304,15 @@ void AttendBlock(const AttendPrefillArgs& args, uint32_t first_row) {
     }
   }
   for (uint32_t r = 0; r < block.n_rows; ++r) {
-    FinishRow(args, block, r, first_row + r, softmax[r]);
+    FinishRow(args, block, r, block.o + r * run.head_dim, softmax[r].max,
+              Simd::SumOf(softmax[r].sum));
   }
 }
 
 template <KvType kType>
 void AttendPrefill(const AttendPrefillArgs& args) {
   const uint32_t n_rows = args.n_queries * args.group;
-  for (uint32_t row = 0; row < n_rows; row += kPrefillRows) {
+  for (uint32_t row = 0; row < n_rows; row += kF32Rows) {
     AttendBlock<kType>(args, row);
   }
 }

@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "cache/dense_kv_cache.h"
+#include "cache/paged_kv_cache.h"
 #include "gguf/gguf_file.h"
 #include "kernels/kernel_table.h"
 #include "model/cpu_executor.h"
@@ -44,13 +45,11 @@ constexpr size_t kTextTokens = 256;
 using Tokens = std::vector<int32_t>;
 using Logits = std::vector<float>;
 
-// Runs every text from an empty cache.
-std::vector<Logits> RunTexts(Executor& executor,
+std::vector<Logits> RunTexts(Executor& executor, KvCache& cache,
                              const std::vector<Tokens>& texts,
                              uint32_t chunk_tokens) {
   std::vector<Logits> logits;
   for (const Tokens& tokens : texts) {
-    DenseKvCache cache(executor.architecture().kv_shape());
     logits.push_back(RunTokens(executor, cache, tokens, chunk_tokens));
   }
   return logits;
@@ -88,7 +87,8 @@ void ExpectNearReference(const std::string& model_path) {
   {
     auto reference = MakeReferenceExecutor(**file);
     ASSERT_TRUE(reference.ok()) << reference.status().message();
-    truth = RunTexts(**reference, texts, kChunkTokens);
+    DenseKvCache cache(architecture->kv_shape());
+    truth = RunTexts(**reference, cache, texts, kChunkTokens);
   }
   double libllama_kl = 0;
   {
@@ -120,8 +120,15 @@ void ExpectNearReference(const std::string& model_path) {
       options.max_step_tokens = kChunkTokens;
       auto executor =
           MakeCpuExecutor(*architecture, std::move(weights).value(), options);
+      // As the engine puts them together.
+      const bool high = activations == ActivationPrecision::kHigh;
+      PagedKvCache cache(
+          architecture->kv_shape(),
+          {.kernels = options.kernels,
+           .max_threads = team.n_threads(),
+           .prefill = high ? PrefillProducts::kF32 : PrefillProducts::kBF16});
       return PrintAndAverage(std::string(*kernels) + " " + what, truth,
-                             RunTexts(*executor, texts, chunk_tokens),
+                             RunTexts(*executor, cache, texts, chunk_tokens),
                              vocab_size);
     };
     // Where libllama computes in f32, we still hold weights as F16: 1e-6.

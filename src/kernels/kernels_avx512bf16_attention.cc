@@ -1,0 +1,387 @@
+// Prefill attention in products of bf16, two at a time, summed in f32: half the
+// multiplications of simd_attend_prefill.h, whose walk over rows, pages and
+// chunks it shares. For processors with AVX512_BF16.
+//
+// Query, keys, probabilities and values are rounded to 8 bits of mantissa, as
+// the activations of prefill are in its matrix products. Keys have large means
+// in a few dimensions, whose rounding would be as large as the differences
+// between the others; a constant taken from all keys changes no softmax, so
+// they are read less run.key_offset.
+#include "kernels/avx512_simd.h"
+#include "kernels/kernel_sets.h"
+#include "kernels/simd_attend_prefill.h"
+
+namespace lkv {
+namespace {
+
+// Logits of 8 rows by 2 pages and outputs of 6 rows by 4 vectors are summed in
+// registers.
+constexpr int kLogitRows = 8;
+constexpr int kOutputRows = 6;
+static_assert(kPrefillRows % kLogitRows == 0 &&
+              kPrefillRows % kOutputRows == 0);
+
+// Each lane holds two bf16 that are multiplied with two others and summed.
+using Pairs = __m512i;
+
+// Lane i: low[i] and high[i].
+inline Pairs PairOf(Simd::F32 low, Simd::F32 high) {
+  const __m512i interleave = _mm512_set_epi16(
+      31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
+      6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const __m512bh both = _mm512_cvtne2ps_pbh(high, low);
+  return _mm512_permutexvar_epi16(interleave, reinterpret_cast<__m512i>(both));
+}
+
+inline Pairs LoadPairs(const uint16_t* x) { return _mm512_loadu_si512(x); }
+inline void StorePairs(uint16_t* to, Pairs x) { _mm512_storeu_si512(to, x); }
+
+// The same pair in every lane.
+inline Pairs SetPairOf(const uint16_t* pair) {
+  int32_t bits;
+  __builtin_memcpy(&bits, pair, sizeof(bits));
+  return _mm512_set1_epi32(bits);
+}
+
+inline Simd::F32 DotPairs(Simd::F32 sum, Pairs a, Pairs b) {
+  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a),
+                          reinterpret_cast<__m512bh>(b));
+}
+
+// kLanes values as bf16.
+inline void StoreRounded(uint16_t* to, Simd::F32 x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                      reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+}
+
+// 2^x with a relative error of at most 7.5e-5, a twentieth of what rounding to
+// bf16 adds; 0 below 2^-126. (Logits are in powers of two here, because the
+// fraction of x then needs no product to be found.)
+inline Simd::F32 Exp2(Simd::F32 x) {
+  const Simd::F32 smallest = Simd::Set(-126.0f);
+  const Simd::F32 fraction = _mm512_reduce_ps(x, 0);  // from -1/2 to 1/2
+  Simd::F32 p = Simd::Set(0.0551714338f);
+  p = Simd::MulAdd(p, fraction, Simd::Set(0.242610812f));
+  p = Simd::MulAdd(p, fraction, Simd::Set(0.693260968f));
+  p = Simd::MulAdd(p, fraction, Simd::Set(0.999928117f));
+  return Simd::ScaleUnlessBelow(x, smallest, p, Simd::Sub(x, fraction));
+}
+
+constexpr float kLog2E = 1.44269504f;
+constexpr float kLn2 = 0.693147181f;
+
+// A block of rows and its parts of the scratch. Logits are in powers of two.
+struct Block : PrefillRows<kPrefillRows> {
+  float* logits;               // [kPrefillRows, kAttendChunkSlots]
+  float* o;                    // [kPrefillRows, head_dim]
+  uint16_t* p;                 // [kPrefillRows, kAttendChunkSlots]
+  uint16_t* queries;           // [kPrefillRows, head_dim]
+  uint16_t* page;              // [2 pages of keys or values]
+  float offset[kPrefillRows];  // the logit of key_offset
+
+  Block(const AttendPrefillArgs& args, uint32_t first_row)
+      : PrefillRows(args, first_row) {
+    const uint32_t head_dim = args.run.head_dim;
+    logits = args.scratch;
+    o = logits + kPrefillRows * kAttendChunkSlots;
+    p = reinterpret_cast<uint16_t*>(o + kPrefillRows * head_dim);
+    queries = p + kPrefillRows * kAttendChunkSlots;
+    page = queries + kPrefillRows * head_dim;
+    Fill(o, kPrefillRows * head_dim, 0.0f);
+    for (uint32_t r = 0; r < kPrefillRows; ++r) {
+      Simd::F32 dot = Simd::Zero();
+      for (uint32_t d = 0; d < head_dim; d += Simd::kLanes) {
+        const Simd::F32 scaled =
+            Simd::Mul(Simd::Load(q[r] + d), Simd::Set(kLog2E));
+        StoreRounded(queries + r * head_dim + d, scaled);
+        if (args.run.key_offset == nullptr) continue;
+        dot = Simd::MulAdd(scaled, Simd::Load(args.run.key_offset + d), dot);
+      }
+      offset[r] = Simd::SumOf(dot);
+    }
+  }
+};
+
+// Keys of a page less the run's offset: [head_dim / 2][kPageSlots] pairs of
+// dimensions.
+template <KvType kType>
+inline void PairKeys(const PageRun& run, uint32_t page, uint16_t* to) {
+  const auto offset_of = [&](uint32_t d) {
+    return Simd::Set(run.key_offset != nullptr ? run.key_offset[d] : 0);
+  };
+  if constexpr (kType == KvType::kInt8) {
+    if (page < run.n_exact_pages) {
+      PageRun exact = ExactPages(run);
+      exact.key_offset = run.key_offset;
+      PairKeys<KvType::kF16>(exact, page, to);
+      return;
+    }
+    const Int8Page from = Int8PageOf(run, page);
+    const Simd::F32 scales = Simd::LoadBF16(from.key_scales);
+    for (uint32_t d = 0; d < run.head_dim; d += 2) {
+      const Simd::I32 words =
+          Simd::LoadBytesAsWords(from.keys + d * kPageSlots);
+      StorePairs(to + d * kPageSlots,
+                 PairOf(Simd::Mul(Simd::EvenWords(words), scales),
+                        Simd::Mul(Simd::OddWords(words), scales)));
+    }
+  } else {
+    const uint16_t* keys = KeysOf(run, page);
+    for (uint32_t d = 0; d < run.head_dim; d += 2) {
+      const uint16_t* from = keys + d * kPageSlots;
+      StorePairs(to + d * kPageSlots,
+                 PairOf(Simd::Sub(LoadHalf<kType>(from), offset_of(d)),
+                        Simd::Sub(LoadHalf<kType>(from + kPageSlots),
+                                  offset_of(d + 1))));
+    }
+  }
+}
+
+// Values of the first n_slots slots of a page: [n_slots / 2][head_dim] pairs of
+// slots, 0 behind the last.
+template <KvType kType>
+inline void PairValues(const PageRun& run, uint32_t page, uint32_t n_slots,
+                       uint16_t* to) {
+  if constexpr (kType == KvType::kInt8) {
+    if (page < run.n_exact_pages) {
+      PairValues<KvType::kF16>(ExactPages(run), page, n_slots, to);
+      return;
+    }
+  }
+  for (uint32_t slot = 0; slot < n_slots; slot += 2) {
+    for (uint32_t d = 0; d < run.head_dim; d += Simd::kLanes) {
+      Simd::F32 low, high;
+      if constexpr (kType == KvType::kInt8) {
+        const ValuePair pair =
+            LoadInt8Values(Int8PageOf(run, page), run.head_dim, slot / 2, d);
+        low = pair.even;
+        high = pair.odd;
+      } else {
+        const uint16_t* from = ValuesOf(run, page) + slot * run.head_dim + d;
+        low = LoadHalf<kType>(from);
+        high = LoadHalf<kType>(from + run.head_dim);
+      }
+      // What lies behind the last slot may be NaN, and 0 times NaN is NaN.
+      if (slot + 1 == n_slots) high = Simd::Zero();
+      StorePairs(to + slot * run.head_dim + 2 * d, PairOf(low, high));
+    }
+  }
+}
+
+// Loops over arrays of registers are unrolled by request, as in
+// simd_decode_halves.h.
+
+// Logits of kLogitRows rows over kPages pages of keys.
+template <int kPages>
+inline void PairLogits(const uint16_t* keys, uint32_t head_dim,
+                       const uint16_t* queries, float* logits) {
+  Simd::F32 sums[kLogitRows][kPages];
+#pragma GCC unroll 8
+  for (int r = 0; r < kLogitRows; ++r) {
+#pragma GCC unroll 2
+    for (int i = 0; i < kPages; ++i) sums[r][i] = Simd::Zero();
+  }
+  for (uint32_t d = 0; d < head_dim; d += 2) {
+    Pairs k[kPages];
+#pragma GCC unroll 2
+    for (int i = 0; i < kPages; ++i) {
+      k[i] = LoadPairs(keys + (i * head_dim + d) * kPageSlots);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kLogitRows; ++r) {
+      const Pairs q = SetPairOf(queries + r * head_dim + d);
+#pragma GCC unroll 2
+      for (int i = 0; i < kPages; ++i)
+        sums[r][i] = DotPairs(sums[r][i], k[i], q);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kLogitRows; ++r) {
+#pragma GCC unroll 2
+    for (int i = 0; i < kPages; ++i) {
+      Simd::Store(logits + r * kAttendChunkSlots + i * kPageSlots, sums[r][i]);
+    }
+  }
+}
+
+// Adds p times the values of n_slots slots to kVectors vectors of the output of
+// kOutputRows rows.
+template <int kVectors>
+inline void AddPairValues(const uint16_t* values, uint32_t n_slots,
+                          uint32_t head_dim, const uint16_t* p, float* o) {
+  Simd::F32 sums[kOutputRows][kVectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < kOutputRows; ++r) {
+#pragma GCC unroll 8
+    for (int c = 0; c < kVectors; ++c) {
+      sums[r][c] = Simd::Load(o + r * head_dim + c * Simd::kLanes);
+    }
+  }
+  for (uint32_t slot = 0; slot < n_slots; slot += 2) {
+    Pairs v[kVectors];
+#pragma GCC unroll 8
+    for (int c = 0; c < kVectors; ++c) {
+      v[c] = LoadPairs(values + slot * head_dim + 2 * c * Simd::kLanes);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kOutputRows; ++r) {
+      const Pairs weight = SetPairOf(p + r * kAttendChunkSlots + slot);
+#pragma GCC unroll 8
+      for (int c = 0; c < kVectors; ++c) {
+        sums[r][c] = DotPairs(sums[r][c], v[c], weight);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kOutputRows; ++r) {
+#pragma GCC unroll 8
+    for (int c = 0; c < kVectors; ++c) {
+      Simd::Store(o + r * head_dim + c * Simd::kLanes, sums[r][c]);
+    }
+  }
+}
+
+// The slots of one chunk that a block reads.
+struct ChunkSlots {
+  uint32_t first;
+  uint32_t n_slots;
+
+  uint32_t first_page() const { return first / kPageSlots; }
+  uint32_t n_pages() const { return PagesFor(n_slots); }
+  uint32_t n_padded() const { return n_pages() * kPageSlots; }
+};
+
+template <KvType kType>
+void ChunkLogits(const PageRun& run, const ChunkSlots& chunk,
+                 const Block& block) {
+  ForPages(chunk.n_pages(), [&]<int kPages>(uint32_t page) {
+    for (int i = 0; i < kPages; ++i) {
+      PairKeys<kType>(run, chunk.first_page() + page + i,
+                      block.page + i * kPageSlots * run.head_dim);
+    }
+    for (uint32_t r = 0; r < block.n_rows; r += kLogitRows) {
+      PairLogits<kPages>(
+          block.page, run.head_dim, block.queries + r * run.head_dim,
+          block.logits + r * kAttendChunkSlots + page * kPageSlots);
+    }
+  });
+}
+
+// As RunningSoftmax, in powers of two.
+struct RunningSoftmax2 {
+  float max = kMinusInfinity;
+  Simd::F32 sum = Simd::Zero();
+
+  // Also writes the probabilities to p as bf16.
+  float AddChunk(float* logits, uint32_t n_valid, uint32_t n_padded,
+                 uint16_t* p) {
+    Fill(logits + n_valid, n_padded - n_valid, kMinusInfinity);
+    Simd::F32 top = Simd::Load(logits);
+    for (uint32_t i = Simd::kLanes; i < n_padded; i += Simd::kLanes) {
+      top = Simd::Max(top, Simd::Load(logits + i));
+    }
+    const float chunk_max = Simd::MaxOf(top);
+    float rescale = 1.0f;
+    if (chunk_max > max) {
+      rescale = _mm512_cvtss_f32(Exp2(Simd::Set(max - chunk_max)));
+      max = chunk_max;
+      sum = Simd::Mul(sum, Simd::Set(rescale));
+    }
+    const Simd::F32 max_of_all = Simd::Set(max);
+    for (uint32_t i = 0; i < n_padded; i += Simd::kLanes) {
+      const Simd::F32 weights =
+          Exp2(Simd::Sub(Simd::Load(logits + i), max_of_all));
+      Simd::Store(logits + i, weights);
+      StoreRounded(p + i, weights);
+      sum = Simd::Add(sum, weights);
+    }
+    return rescale;
+  }
+};
+
+inline void ChunkSoftmax2(const AttendPrefillArgs& args,
+                          const ChunkSlots& chunk, const Block& block,
+                          uint32_t r, RunningSoftmax2* softmax) {
+  float* logits = block.logits + r * kAttendChunkSlots;
+  uint16_t* p = block.p + r * kAttendChunkSlots;
+  if (block.visible[r] <= chunk.first) {
+    Fill(logits, chunk.n_padded(), 0.0f);
+    for (uint32_t i = 0; i < chunk.n_padded(); ++i) p[i] = 0;
+  } else {
+    const uint32_t n_valid =
+        AtMost(block.visible[r] - chunk.first, chunk.n_padded());
+    const float rescale =
+        softmax->AddChunk(logits, n_valid, chunk.n_padded(), p);
+    if (rescale != 1.0f) {
+      Multiply(block.o + r * args.run.head_dim, args.run.head_dim, rescale);
+    }
+  }
+  KeepRow(args, block.observed[r], chunk.first, chunk.n_padded(), logits,
+          (softmax->max + block.offset[r]) * kLn2);
+}
+
+template <KvType kType>
+void ChunkValues(const PageRun& run, const ChunkSlots& chunk,
+                 const Block& block) {
+  for (uint32_t slot = 0; slot < chunk.n_slots; slot += 2 * kPageSlots) {
+    const uint32_t n_slots = AtMost(chunk.n_slots - slot, 2 * kPageSlots);
+    // Only slots in view: what lies behind them may be NaN.
+    for (uint32_t i = 0; i < n_slots; i += kPageSlots) {
+      PairValues<kType>(run, chunk.first_page() + (slot + i) / kPageSlots,
+                        AtMost(n_slots - i, kPageSlots),
+                        block.page + i * run.head_dim);
+    }
+    for (uint32_t r = 0; r < block.n_rows; r += kOutputRows) {
+      const uint16_t* p = block.p + r * kAttendChunkSlots + slot;
+      float* o = block.o + r * run.head_dim;
+      ForColumns<4>(run.head_dim, [&]<int kVectors>(uint32_t column) {
+        AddPairValues<kVectors>(block.page + 2 * column, n_slots, run.head_dim,
+                                p, o + column);
+      });
+    }
+  }
+}
+
+template <KvType kType>
+void AttendBlockInPairs(const AttendPrefillArgs& args, uint32_t first_row) {
+  const Block block(args, first_row);
+  RunningSoftmax2 softmax[kPrefillRows];
+  for (uint32_t first = 0; first < block.n_visible;
+       first += kAttendChunkSlots) {
+    const ChunkSlots chunk = {
+        .first = first,
+        .n_slots = AtMost(block.n_visible - first, kAttendChunkSlots)};
+    ChunkLogits<kType>(args.run, chunk, block);
+    for (uint32_t r = 0; r < block.n_rows; ++r) {
+      ChunkSoftmax2(args, chunk, block, r, &softmax[r]);
+    }
+    ChunkValues<kType>(args.run, chunk, block);
+  }
+  for (uint32_t r = 0; r < block.n_rows; ++r) {
+    FinishRow(args, block, r, block.o + r * args.run.head_dim,
+              (softmax[r].max + block.offset[r]) * kLn2,
+              Simd::SumOf(softmax[r].sum));
+  }
+}
+
+template <KvType kType>
+void AttendPrefillBF16(const AttendPrefillArgs& args) {
+  const uint32_t n_rows = args.n_queries * args.group;
+  for (uint32_t row = 0; row < n_rows; row += kPrefillRows) {
+    AttendBlockInPairs<kType>(args, row);
+  }
+}
+
+}  // namespace
+
+void AddAvx512BF16Prefill(KernelTable* table) {
+  const auto add = [&]<KvType kType>() {
+    table->attend_prefill_bf16[static_cast<size_t>(kType)] =
+        AttendPrefillBF16<kType>;
+  };
+  add.template operator()<KvType::kF16>();
+  add.template operator()<KvType::kBF16>();
+  add.template operator()<KvType::kInt8>();
+}
+
+}  // namespace lkv
