@@ -37,6 +37,7 @@ Json RowAsJson(const SpeedRow& row) {
           {"threads", row.n_threads},
           {"tokens_per_second", row.tokens_per_second},
           {"step_us", decode ? StepsAsJson(row.step) : Json()},
+          {"step_cpu_us", decode ? StepsAsJson(row.step_cpu) : Json()},
           {"policy_share", decode ? Json(row.policy_share) : Json()},
           {"resident_bytes", row.resident_bytes},
           {"stream_gb_s", row.stream_gb_s}};
@@ -51,6 +52,7 @@ std::string RowsAsText(const std::vector<SpeedRow>& rows) {
                    {"tokens/s", Align::kRight},
                    {"p50 ms", Align::kRight},
                    {"p99 ms", Align::kRight},
+                   {"cpu p99/p50", Align::kRight},
                    {"policy", Align::kRight},
                    {"stream GB/s", Align::kRight}});
   for (const SpeedRow& row : rows) {
@@ -58,14 +60,15 @@ std::string RowsAsText(const std::vector<SpeedRow>& rows) {
     const auto if_decode = [&](std::string text) {
       return decode ? text : std::string("-");
     };
-    table.AddRow({KindText(row.kind), FormatCount(row.depth_tokens),
-                  std::to_string(row.batch), FormatBudget(row.budget),
-                  KvTypeText(row.kv_type),
-                  FormatFixed(row.tokens_per_second, 1),
-                  if_decode(FormatFixed(row.step.p50_us / 1000, 2)),
-                  if_decode(FormatFixed(row.step.p99_us / 1000, 2)),
-                  if_decode(FormatPercent(row.policy_share)),
-                  FormatFixed(row.stream_gb_s, 1)});
+    table.AddRow(
+        {KindText(row.kind), FormatCount(row.depth_tokens),
+         std::to_string(row.batch), FormatBudget(row.budget),
+         KvTypeText(row.kv_type), FormatFixed(row.tokens_per_second, 1),
+         if_decode(FormatFixed(row.step.p50_us / 1000, 2)),
+         if_decode(FormatFixed(row.step.p99_us / 1000, 2)),
+         if_decode(FormatFixed(row.step_cpu.p99_us / row.step_cpu.p50_us, 2)),
+         if_decode(FormatPercent(row.policy_share)),
+         FormatFixed(row.stream_gb_s, 1)});
   }
   return table.Print();
 }
@@ -94,6 +97,9 @@ void BenchSpeedVerb::AddTo(CLI::App& bench) {
   config_.AddTo(*verb, ConfigArguments::Offer::kFileOnly);
   verb->add_flag("--json", json_, "Print one JSON document");
   verb->footer(
+      "p50, p99: of the time that a decode step takes; cpu p99/p50: the same\n"
+      "of what all threads compute in it, which other processes that take the\n"
+      "cores away change little.\n\n"
       "Example:\n"
       "  lkv bench speed --depth 0,2048,8192 --budget full,25% --batch 1,8");
 }

@@ -7,9 +7,11 @@
 #include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "base/stopwatch.h"
+#include "cache/attention_runner.h"
 #include "eval/percentile.h"
 #include "eval/stream_probe.h"
 #include "kernels/kernel_inputs.h"
+#include "store/page_allocator.h"
 
 namespace lkv {
 namespace {
@@ -35,9 +37,20 @@ constexpr Heads kHeads[] = {{64, 3}, {128, 4}, {128, 8}};
 // Columns of a matrix: SmolLM2 and Llama 3 8B.
 constexpr uint32_t kColumns[] = {576, 4096};
 
+// Pages of a lane in memory: next to each other; extents of them (as the page
+// store gives them) in random order; each anywhere.
+enum class PageOrder { kInOrder, kExtents, kShuffled };
+
 struct DecodeVariant {
-  bool shuffled = false;          // pages in random order
+  PageOrder order = PageOrder::kInOrder;
   KeepMass keep = KeepMass::kNo;  // kYes: and reduced, as a policy wants it
+
+  std::string Name() const {
+    return std::string(order == PageOrder::kShuffled  ? "/shuffled"
+                       : order == PageOrder::kExtents ? "/extents"
+                                                      : "") +
+           (keep == KeepMass::kYes ? "/masses" : "");
+  }
 };
 
 class KernelBench {
@@ -71,7 +84,8 @@ class KernelBench {
     for (const Heads& heads : kHeads) {
       for (KvType type : {KvType::kF16, KvType::kBF16, KvType::kInt8}) {
         Decode(heads, type, {});
-        Decode(heads, type, {.shuffled = true});
+        Decode(heads, type, {.order = PageOrder::kExtents});
+        Decode(heads, type, {.order = PageOrder::kShuffled});
         Decode(heads, type, {.keep = KeepMass::kYes});
         Prefill(heads, type, PrefillProducts::kF32);
         Prefill(heads, type, PrefillProducts::kBF16);
@@ -196,44 +210,61 @@ class KernelBench {
                       [&] { Multiply(shape, inputs); });
   }
 
-  // Pages of the whole working set, cut into lanes by their order here.
-  std::vector<uint32_t> ListPages(size_t page_bytes, bool shuffled) const {
-    std::vector<uint32_t> pages(memory_.size() / page_bytes);
-    std::iota(pages.begin(), pages.end(), 0);
-    if (shuffled) {
-      std::shuffle(pages.begin(), pages.end(), std::minstd_rand(3));
+  // Pages of the whole working set.
+  std::vector<uint32_t> ListPages(size_t page_bytes, PageOrder order) const {
+    const uint32_t n_together =
+        order == PageOrder::kShuffled ? 1 : PageAllocator::kExtentPages;
+    std::vector<uint32_t> groups(memory_.size() / page_bytes / n_together);
+    std::iota(groups.begin(), groups.end(), 0);
+    if (order != PageOrder::kInOrder) {
+      std::shuffle(groups.begin(), groups.end(), std::minstd_rand(3));
+    }
+    std::vector<uint32_t> pages;
+    for (uint32_t group : groups) {
+      for (uint32_t i = 0; i < n_together; ++i) {
+        pages.push_back(group * n_together + i);
+      }
     }
     return pages;
   }
 
+  // In runs as long as the cache's, one item each.
   void Decode(const Heads& heads, KvType type, const DecodeVariant& variant) {
     const bool keeps = variant.keep == KeepMass::kYes;
-    const std::string name =
-        std::string("decode/") + NameOf(type) + "/" + heads.Name() +
-        (variant.shuffled ? "/shuffled" : "") + (keeps ? "/masses" : "");
+    const std::string name = std::string("decode/") + NameOf(type) + "/" +
+                             heads.Name() + variant.Name();
     if (!Wanted(name)) return;
-    LaneShape shape = {
-        .type = type, .head_dim = heads.head_dim, .group = heads.group};
+    const LaneShape shape = {.type = type,
+                             .head_dim = heads.head_dim,
+                             .group = heads.group,
+                             .n_slots = AttentionRunner::kRunSlots};
     const std::vector<uint32_t> pages =
-        ListPages(shape.page_bytes(), variant.shuffled);
-    shape.n_slots = static_cast<uint32_t>(
-        std::min<size_t>(8192, pages.size() / 8 * kPageSlots));
-    const size_t n_lanes = pages.size() / shape.n_pages();
+        ListPages(shape.page_bytes(), variant.order);
+    const size_t n_runs = pages.size() / shape.n_pages();
     std::vector<DecodeInputs> inputs;  // by member of the team
     for (uint32_t i = 0; i < team_.n_threads(); ++i) inputs.emplace_back(shape);
     const auto attend = kernels_.attend_decode[static_cast<size_t>(type)];
+    const auto pages_of = [&](size_t run) {
+      return &pages[run * shape.n_pages()];
+    };
     const auto pass = [&] {
       team_.Run([&](TeamMember& me) {
         DecodeInputs& mine = inputs[me.index()];
-        me.ForEach(n_lanes, [&](size_t lane) {
-          attend(mine.Args(memory_.data(), &pages[lane * shape.n_pages()],
-                           variant.keep));
+        me.ForEach(n_runs, [&](size_t run) {
+          AttendDecodeArgs args =
+              mine.Args(memory_.data(), pages_of(run), variant.keep);
+          PageRun next;
+          if (me.GoesOnAfter(run, n_runs)) {
+            next = shape.Run(memory_.data(), pages_of(run + 1));
+            args.next = &next;
+          }
+          attend(args);
           if (keeps) kernels_.reduce_mass(mine.MassArgs());
         });
       });
     };
     MeasureBesideStream(name, shape.n_slots,
-                        n_lanes * shape.n_pages() * shape.page_bytes(), pass);
+                        n_runs * shape.n_pages() * shape.page_bytes(), pass);
   }
 
   void Prefill(const Heads& heads, KvType type, PrefillProducts products) {
@@ -250,7 +281,8 @@ class KernelBench {
     const uint32_t n_queries = std::max(1u, kPrefillRows / heads.group);
     LaneShape shape = {
         .type = type, .head_dim = heads.head_dim, .group = heads.group};
-    const std::vector<uint32_t> pages = ListPages(shape.page_bytes(), false);
+    const std::vector<uint32_t> pages =
+        ListPages(shape.page_bytes(), PageOrder::kInOrder);
     shape.n_slots = static_cast<uint32_t>(
         std::min<size_t>(4096, pages.size() * kPageSlots));
     std::vector<PrefillInputs> inputs;  // by member of the team

@@ -42,7 +42,8 @@ TEST(KernelSpeedTest, EveryKindOfKernelIsMeasuredOnSeveralShapes) {
   };
   EXPECT_EQ(count("matvec/"), 2 * 8);  // two widths; formats by activations
   EXPECT_EQ(count("matmul/"), 2 * 8);
-  EXPECT_EQ(count("decode/"), 3 * 3 * 3);  // three shapes of heads, three types
+  EXPECT_EQ(count("decode/"), 3 * 3 * 4);  // three shapes of heads, three types
+  EXPECT_EQ(count("/extents"), 3 * 3);
   EXPECT_EQ(count("/shuffled"), 3 * 3);
   EXPECT_EQ(count("/masses"), 3 * 3);
   EXPECT_EQ(count("prefill/") - count("/bf16products"), 3 * 3);
@@ -50,7 +51,7 @@ TEST(KernelSpeedTest, EveryKindOfKernelIsMeasuredOnSeveralShapes) {
   const bool has_bf16 =
       kernels.attend_prefill_bf16[0] != kernels.attend_prefill[0];
   EXPECT_EQ(count("/bf16products"), has_bf16 ? 3 * 3 : 0);
-  EXPECT_EQ(rows.size(), 2u * 16 + 3 * 3 * (has_bf16 ? 5 : 4));
+  EXPECT_EQ(rows.size(), 2u * 16 + 3 * 3 * (has_bf16 ? 6 : 5));
   for (const KernelSpeedRow& row : rows) {
     EXPECT_NE(row.gb_s > 0, row.gflop_s > 0) << row.kernel;
     EXPECT_GT(row.n, 0u);

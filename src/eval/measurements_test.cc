@@ -229,6 +229,8 @@ TEST(SpeedTest, EveryCombinationGivesARow) {
     if (row.kind == SpeedRow::Kind::kDecode) {
       EXPECT_GT(row.step.p50_us, 0);
       EXPECT_GE(row.step.max_us, row.step.p99_us);
+      EXPECT_GT(row.step_cpu.p50_us, 0);
+      EXPECT_GE(row.step_cpu.max_us, row.step_cpu.p99_us);
       EXPECT_LT(row.policy_share, 1);
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/stopwatch.h"
 #include "base/thread_team.h"
 #include "eval/stream_probe.h"
 
@@ -86,16 +87,21 @@ class SpeedRun {
       forced.push_back(Tokens(i + n_prompt, options_.gen_tokens));
     }
     std::vector<int32_t> tokens(batch);
+    std::vector<float> cpu_us;
+    cpu_us.reserve(options_.gen_tokens);
     for (uint32_t step = 0; step < options_.gen_tokens; ++step) {
       if (cancelled_ && cancelled_()) {
         return Cancelled("bench: stopped on request");
       }
       for (uint32_t i = 0; i < batch; ++i) tokens[i] = forced[i][step];
+      const CpuStopwatch cpu;
       if (Status s = engine_.DecodeBatch(pointers, tokens); !s.ok()) return s;
+      cpu_us.push_back(static_cast<float>(cpu.Seconds() * 1e6));
     }
     const StepTimes& times = sequences[0]->times();
     row.tokens_per_second = batch * times.DecodeRate();
     row.step = SummarizeSteps(times.step_us);
+    row.step_cpu = SummarizeSteps(cpu_us);
     row.policy_share = times.PolicyShare();
     row.resident_bytes = sequences[0]->stats().resident_bytes;
     return row;

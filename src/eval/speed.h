@@ -41,7 +41,8 @@ struct SpeedRow {
   KvTypeName kv_type = KvTypeName::kF16;
   uint32_t n_threads = 0;
   double tokens_per_second = 0;  // of all sequences together
-  StepPercentiles step;          // kDecode
+  StepPercentiles step;          // kDecode: wall time
+  StepPercentiles step_cpu;      // kDecode: of all threads together
   double policy_share = 0;       // kDecode: of the step, evicting and scoring
   uint64_t resident_bytes = 0;   // of one sequence at the end
   double stream_gb_s = 0;        // a plain read with the same threads, just
