@@ -17,6 +17,21 @@ namespace {
 constexpr size_t kPrefetchBytes = 3072;
 constexpr int kHalfRows = 8;
 
+// Quantised activations of one token, at one tile of 32 columns.
+struct TokenBlock {
+  const int8_t* high;
+  const int8_t* low;
+  float scale;
+  const float* sums;  // two, 16 columns each
+};
+
+template <bool kHasLow>
+inline TokenBlock BlockOf(const QuantizedRows& x, size_t t, size_t b) {
+  const size_t column = t * x.stride + b * kTileColumns;
+  return {x.high + column, kHasLow ? x.low + column : nullptr,
+          x.scale[column / 32], x.sums + column / 16};
+}
+
 // Four columns of x for all 8 rows.
 inline __m256i Broadcast4(const int8_t* x) {
   int32_t columns;

@@ -7,8 +7,16 @@
 // rests on it.
 //
 // One token is bound by memory: tiles are prefetched, on into what is read
-// after them, which no hardware prefetcher could know. Many tokens are bound by
-// the dot-product unit: 8 of its operations per tile and token.
+// after them, which no hardware prefetcher could know.
+//
+// Many tokens are bound by the two pipes that multiply, together one operation
+// a cycle on Zen 4. With 8-bit activations a tile and a token need 8 dot
+// products there, and multiplications of floats: 3 of tile4, 2 of tile8, 4 of
+// tile8x16. Of the 470 GFLOP/s of the dot products alone, at 3.7 GHz, that
+// leaves 343, 378 and 315; measured are 330, 355 and 295, one thread, 256
+// tokens. Sums, conversions and shifts run beside them, on the two pipes that
+// add. Several rows of tiles at a time would save loads only, and those take
+// half the cycles.
 #include <immintrin.h>
 
 #include "kernels/avx512_simd.h"
@@ -18,136 +26,222 @@
 namespace lkv {
 namespace {
 
-// Four columns of x for all 16 rows.
-inline __m512i Broadcast4(const int8_t* x) {
-  int32_t columns;
-  __builtin_memcpy(&columns, x, sizeof(columns));
-  return _mm512_set1_epi32(columns);
-}
-
-// How far ahead, and into which cache: the first where the arithmetic of a tile
-// takes longer than its bytes; where it does not, the second, because the first
-// level's miss registers would bound the stream. Share of a streaming read on
-// Zen 4, one thread, 3 KiB into the first, into the second, 6 KiB into the
-// first: tile4 0.81, 0.60 and 0.94; tile8 0.68, 0.86 and 0.70; tile8 with
-// 16-bit activations 0.70, 0.59 and 0.68.
-template <typename Tile, bool kHasLow>
+// How far ahead, and into which cache. The miss registers of the first level
+// bound the stream, so that it is the second where bytes are many for the
+// arithmetic; 4 bits are few. Share of a streaming read on Zen 4, one thread,
+// with 8-bit and 16-bit activations, 6 KiB into the first against 2 KiB into
+// the second: tile4 0.95 and 0.91 against 0.96 and 0.83; tile8 0.75 and 0.69
+// against 0.91 and 0.95; tile8x16 0.64 and 0.67 against 0.85 and 0.93; tile16
+// 0.82 against 0.98.
+template <typename Tile>
 inline void PrefetchAhead(const Tile* tile, const ReadAhead& read) {
   constexpr bool kIsTile4 = sizeof(Tile) == sizeof(Tile4);
-  const char* ahead = read.Address(tile, kIsTile4 ? 6144 : 3072);
+  const char* ahead = read.Address(tile, kIsTile4 ? 6144 : 2048);
   for (size_t i = 0; i < sizeof(Tile); i += 64) {
-    if constexpr (kIsTile4 || kHasLow) {
+    if constexpr (kIsTile4) {
       _mm_prefetch(ahead + i, _MM_HINT_T0);
     } else {
       _mm_prefetch(ahead + i, _MM_HINT_T1);
     }
   }
+  // Before the tile's own loads: scattered among them by the compiler, tile8
+  // reads at 0.86 instead of 0.91 and 0.95.
+  asm volatile("" ::: "memory");
 }
 
-// Dot products of unsigned bytes with one token's quants, columns
-// [4 begin, 4 end), exact in int32: with 16-bit activations at most
-// 32 * 255 * 32639 = 2.7e8.
-template <bool kHasLow, int kBegin, int kEnd>
-inline __m512i DotBytes(const __m512i* bytes, const TokenBlock& x) {
-  __m512i sum = _mm512_setzero_si512();
-  for (int j = kBegin; j < kEnd; ++j) {
-    sum = _mm512_dpbusd_epi32(sum, bytes[j], Broadcast4(x.high + 4 * j));
-  }
-  if constexpr (kHasLow) {
-    sum = _mm512_slli_epi32(sum, 8);  // 256 * high
-    for (int j = kBegin; j < kEnd; ++j) {
-      sum = _mm512_dpbusd_epi32(sum, bytes[j], Broadcast4(x.low + 4 * j));
+// Quantised activations of a block of tokens, at one tile of 32 columns.
+//
+// offset[i]: how far, in bytes, the scales of token i lie behind those of the
+// first. Its sums lie twice and its quants 8 times as far, so that one register
+// for each token addresses all three, and the loop over tiles spills none. What
+// reads sums and quants is written in assembly for that: GCC 12 makes pointers
+// of its own, spills them, and does not let a dot product broadcast its
+// operand: prefill 7 % slower with tile4, 11 % with tile8.
+template <bool kHasLow, int kTokens>
+struct TokensAt {
+  TokensAt(const QuantizedRows& x, size_t t)
+      : high(x.high + t * x.stride),
+        low(kHasLow ? x.low + t * x.stride : nullptr),
+        scale(x.scale + t * (x.stride / 32)),
+        sums(x.sums + t * (x.stride / 16)) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kTokens; ++i) {
+      offset[i] = i * (x.stride / 32) * sizeof(float);
+      asm("" : "+r"(offset[i]));  // in a register, not computed at each use
     }
   }
+
+  void GoToNextTile() {
+    high += kTileColumns;
+    if constexpr (kHasLow) low += kTileColumns;
+    scale += 1;
+    sums += 2;
+  }
+
+  // Token i's, for all 16 rows. kHalf: of columns [16 kHalf, 16 kHalf + 16).
+  __m512 Scale(int i) const {
+    const char* at = reinterpret_cast<const char*>(scale) + offset[i];
+    return _mm512_set1_ps(*reinterpret_cast<const float*>(at));
+  }
+  template <int kHalf>
+  __m512 Sum(int i) const {
+    __m512 sum;
+    // volatile: GCC would move these loads up among the dot products and copy
+    // registers to make room, 4 % of tile8x16.
+    asm volatile("vbroadcastss %c[at](%[sums],%[offset],2), %[sum]"
+                 : [sum] "=v"(sum)
+                 : [sums] "r"(sums), [offset] "r"(offset[i]),
+                   [at] "i"(kHalf * sizeof(float)),
+                   "m"(*reinterpret_cast<const float(*)[]>(sums)));
+    return sum;
+  }
+  __m512 Sum(int i) const { return _mm512_add_ps(Sum<0>(i), Sum<1>(i)); }
+
+  const int8_t* high;
+  const int8_t* low;
+  const float* scale;
+  const float* sums;
+  size_t offset[kTokens];
+};
+
+// sum + the dot products of four unsigned bytes of each row with the four
+// columns that lie kAt bytes after x + 8 * offset.
+template <int kAt>
+inline __m512i AddDot(__m512i sum, __m512i bytes, const int8_t* x,
+                      size_t offset) {
+  asm("vpdpbusd %c[at](%[x],%[offset],8)%{1to16%}, %[bytes], %[sum]"
+      : [sum] "+v"(sum)
+      : [bytes] "v"(bytes), [x] "r"(x), [offset] "r"(offset), [at] "i"(kAt),
+        "m"(*reinterpret_cast<const int8_t(*)[]>(x)));
   return sum;
 }
 
-// A tile format is a struct that loads a tile once (constructor) and adds its
-// product with one token to 16 sums.
-
-struct Unpacked4 {
-  explicit Unpacked4(const Tile4& tile)
-      : scale(Simd::LoadF16(tile.scale)), minimum(Simd::LoadF16(tile.minimum)) {
-    const __m512i low_half = _mm512_set1_epi8(15);
-    for (int j = 0; j < 4; ++j) {
-      __m512i pairs = _mm512_loadu_si512(tile.quants[j]);
-      bytes[j] = _mm512_and_si512(pairs, low_half);
-      bytes[4 + j] = _mm512_and_si512(_mm512_srli_epi16(pairs, 4), low_half);
-    }
-  }
-
-  template <bool kHasLow>
-  __m512 AddProduct(const TokenBlock& x, __m512 sum) const {
-    __m512 dot = _mm512_cvtepi32_ps(DotBytes<kHasLow, 0, 8>(bytes, x));
-    sum = _mm512_fmadd_ps(minimum, _mm512_set1_ps(x.sums[0] + x.sums[1]), sum);
-    return _mm512_fmadd_ps(dot, _mm512_mul_ps(scale, _mm512_set1_ps(x.scale)),
-                           sum);
-  }
-
-  __m512i bytes[8];
-  __m512 scale;
-  __m512 minimum;
-};
-
-// sum (u - 128) x = sum u x - 128 sum x.
-template <bool kHasLow, int kBegin, int kEnd>
-inline __m512 OffsetDot(const __m512i* bytes, const TokenBlock& x,
-                        float sum_of_x) {
-  __m512 dot = _mm512_cvtepi32_ps(DotBytes<kHasLow, kBegin, kEnd>(bytes, x));
-  return _mm512_fmsub_ps(dot, _mm512_set1_ps(x.scale),
-                         _mm512_set1_ps(128.0f * sum_of_x));
+// Columns [4 j, 4 j + 4) of a tile as unsigned bytes.
+inline __m512i Bytes(const Tile4& tile, int j) {
+  __m512i pairs = _mm512_loadu_si512(tile.quants[j % 4]);
+  if (j >= 4) pairs = _mm512_srli_epi16(pairs, 4);
+  return _mm512_and_si512(pairs, _mm512_set1_epi8(15));
+}
+inline __m512i Bytes(const Tile8& tile, int j) {
+  return _mm512_loadu_si512(tile.quants[j]);
+}
+inline __m512i Bytes(const Tile8x16& tile, int j) {
+  return _mm512_loadu_si512(tile.quants[j]);
 }
 
-struct Unpacked8 {
-  explicit Unpacked8(const Tile8& tile) : scale(Simd::LoadF16(tile.scale)) {
-    for (int j = 0; j < 8; ++j) bytes[j] = _mm512_loadu_si512(tile.quants[j]);
+// high[i], low[i] += the dot products of the tile's bytes with token i's high
+// and low quants, columns [4 j, 4 kEnd). All tokens take a step before any
+// takes the next: their chains of dependent operations run side by side.
+template <int j, int kEnd, typename Tile, bool kHasLow, int kTokens>
+inline void AddDots(const Tile& tile, const TokensAt<kHasLow, kTokens>& x,
+                    __m512i* high, __m512i* low) {
+  const __m512i bytes = Bytes(tile, j);
+#pragma GCC unroll 8
+  for (int i = 0; i < kTokens; ++i) {
+    high[i] = AddDot<4 * j>(high[i], bytes, x.high, x.offset[i]);
+    if constexpr (kHasLow) {
+      low[i] = AddDot<4 * j>(low[i], bytes, x.low, x.offset[i]);
+    }
   }
+  if constexpr (j + 1 < kEnd) AddDots<j + 1, kEnd>(tile, x, high, low);
+}
 
-  template <bool kHasLow>
-  __m512 AddProduct(const TokenBlock& x, __m512 sum) const {
-    return _mm512_fmadd_ps(
-        OffsetDot<kHasLow, 0, 8>(bytes, x, x.sums[0] + x.sums[1]), scale, sum);
+// Dot products of the tile's unsigned bytes with each token's quants, columns
+// [4 kBegin, 4 kEnd), exact in int32: with 16-bit activations at most
+// 32 * 255 * 32639 = 2.7e8.
+template <int kBegin, int kEnd, typename Tile, bool kHasLow, int kTokens>
+inline void DotBytes(const Tile& tile, const TokensAt<kHasLow, kTokens>& x,
+                     __m512i* dots) {
+  __m512i low[kTokens];
+#pragma GCC unroll 8
+  for (int i = 0; i < kTokens; ++i) {
+    dots[i] = _mm512_setzero_si512();
+    low[i] = _mm512_setzero_si512();
   }
-
-  __m512i bytes[8];
-  __m512 scale;
-};
-
-struct Unpacked8x16 {
-  explicit Unpacked8x16(const Tile8x16& tile)
-      : scale{Simd::LoadF16(tile.scale[0]), Simd::LoadF16(tile.scale[1])} {
-    for (int j = 0; j < 8; ++j) bytes[j] = _mm512_loadu_si512(tile.quants[j]);
+  AddDots<kBegin, kEnd>(tile, x, dots, low);
+  if constexpr (kHasLow) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kTokens; ++i) {
+      dots[i] = _mm512_add_epi32(_mm512_slli_epi32(dots[i], 8), low[i]);
+    }
   }
+}
 
-  template <bool kHasLow>
-  __m512 AddProduct(const TokenBlock& x, __m512 sum) const {
-    sum = _mm512_fmadd_ps(OffsetDot<kHasLow, 0, 4>(bytes, x, x.sums[0]),
-                          scale[0], sum);
-    return _mm512_fmadd_ps(OffsetDot<kHasLow, 4, 8>(bytes, x, x.sums[1]),
-                           scale[1], sum);
+// AddProducts: sums[i] += the tile's product with token i.
+
+template <bool kHasLow, int kTokens>
+inline void AddProducts(const Tile4& tile, const TokensAt<kHasLow, kTokens>& x,
+                        __m512* sums) {
+  const __m512 scale = Simd::LoadF16(tile.scale);
+  const __m512 minimum = Simd::LoadF16(tile.minimum);
+  __m512i dots[kTokens];
+  DotBytes<0, 8>(tile, x, dots);
+#pragma GCC unroll 8
+  for (int i = 0; i < kTokens; ++i) {
+    sums[i] = _mm512_fmadd_ps(minimum, x.Sum(i), sums[i]);
+    sums[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[i]),
+                              _mm512_mul_ps(scale, x.Scale(i)), sums[i]);
   }
+}
 
-  __m512i bytes[8];
-  __m512 scale[2];
-};
+// sum (u - 128) x = sum u x - 128 sum x. The factor is applied to the exponent,
+// 2^7, because the pipes that add do that.
+inline __m512 OffsetDot(__m512i dot, __m512 scale_of_x, __m512 sum_of_x) {
+  return _mm512_fmsub_ps(_mm512_cvtepi32_ps(dot), scale_of_x,
+                         _mm512_scalef_ps(sum_of_x, _mm512_set1_ps(7.0f)));
+}
 
-// 16 rows times kTokens tokens, from token t on.
-template <typename Tile, typename Unpacked, bool kHasLow, int kTokens>
+template <bool kHasLow, int kTokens>
+inline void AddProducts(const Tile8& tile, const TokensAt<kHasLow, kTokens>& x,
+                        __m512* sums) {
+  const __m512 scale = Simd::LoadF16(tile.scale);
+  __m512i dots[kTokens];
+  DotBytes<0, 8>(tile, x, dots);
+#pragma GCC unroll 8
+  for (int i = 0; i < kTokens; ++i) {
+    sums[i] = _mm512_fmadd_ps(OffsetDot(dots[i], x.Scale(i), x.Sum(i)), scale,
+                              sums[i]);
+  }
+}
+
+template <int kHalf, bool kHasLow, int kTokens>
+inline void AddHalfProducts(const Tile8x16& tile,
+                            const TokensAt<kHasLow, kTokens>& x, __m512* sums) {
+  const __m512 scale = Simd::LoadF16(tile.scale[kHalf]);
+  __m512i dots[kTokens];
+  DotBytes<4 * kHalf, 4 * kHalf + 4>(tile, x, dots);
+#pragma GCC unroll 8
+  for (int i = 0; i < kTokens; ++i) {
+    sums[i] = _mm512_fmadd_ps(
+        OffsetDot(dots[i], x.Scale(i), x.template Sum<kHalf>(i)), scale,
+        sums[i]);
+  }
+}
+
+template <bool kHasLow, int kTokens>
+inline void AddProducts(const Tile8x16& tile,
+                        const TokensAt<kHasLow, kTokens>& x, __m512* sums) {
+  AddHalfProducts<0>(tile, x, sums);
+  AddHalfProducts<1>(tile, x, sums);
+}
+
+// 16 rows times kTokens tokens, from token t on. Loops over tokens are unrolled
+// by request: else GCC 12 sets `sums` to zero in memory, by `rep stos`, and 576
+// columns take 2 % longer.
+template <typename Tile, bool kHasLow, int kTokens>
 inline void QuantizedRowTile(const MatmulArgs& args, const Tile* tiles,
                              size_t t, float* y) {
   __m512 sums[kTokens];
+#pragma GCC unroll 8
   for (int i = 0; i < kTokens; ++i) sums[i] = _mm512_setzero_ps();
   const ReadAhead read = ReadAhead::Of<Tile>(args);
+  TokensAt<kHasLow, kTokens> x(args.quantized, t);
   for (size_t b = 0; b < args.n_column_tiles; ++b) {
-    if constexpr (kTokens == 1) {
-      PrefetchAhead<Tile, kHasLow>(&tiles[b], read);
-    }
-    const Unpacked weights(tiles[b]);
-    for (int i = 0; i < kTokens; ++i) {
-      sums[i] = weights.template AddProduct<kHasLow>(
-          BlockOf<kHasLow>(args.quantized, t + i, b), sums[i]);
-    }
+    if constexpr (kTokens == 1) PrefetchAhead(&tiles[b], read);
+    AddProducts(tiles[b], x, sums);
+    x.GoToNextTile();
   }
+#pragma GCC unroll 8
   for (int i = 0; i < kTokens; ++i) {
     _mm512_storeu_ps(y + i * args.y_stride, sums[i]);
   }
@@ -167,7 +261,7 @@ inline void HalfRowTile(const MatmulArgs& args, const Tile16* tiles, size_t t,
   const ReadAhead read = ReadAhead::Of<Tile16>(args);
   const float* x = args.x + t * args.x_stride;
   for (size_t b = 0; b < args.n_column_tiles; ++b, x += kTileColumns) {
-    if constexpr (kTokens == 1) PrefetchAhead<Tile16, false>(&tiles[b], read);
+    if constexpr (kTokens == 1) PrefetchAhead(&tiles[b], read);
     for (uint32_t c = 0; c < kTileColumns; c += 2) {
       __m512 w0 = Load(tiles[b].values[c]);
       __m512 w1 = Load(tiles[b].values[c + 1]);
@@ -184,13 +278,13 @@ inline void HalfRowTile(const MatmulArgs& args, const Tile16* tiles, size_t t,
 }
 
 // Row kernels by number of tokens: Kernel::Run<kTokens>.
-template <typename TileType, typename Unpacked, bool kHasLow>
+template <typename TileType, bool kHasLow>
 struct QuantizedKernel {
   using Tile = TileType;
   template <int kTokens>
   static void Run(const MatmulArgs& args, const Tile* tiles, size_t t,
                   float* y) {
-    QuantizedRowTile<Tile, Unpacked, kHasLow, kTokens>(args, tiles, t, y);
+    QuantizedRowTile<Tile, kHasLow, kTokens>(args, tiles, t, y);
   }
 };
 
@@ -227,12 +321,12 @@ void ForAllTokens(const MatmulArgs& args) {
   }
 }
 
-template <typename Tile, typename Unpacked>
+template <typename Tile>
 void QuantizedMatmul(const MatmulArgs& args) {
   if (args.quantized.low != nullptr) {
-    ForAllTokens<QuantizedKernel<Tile, Unpacked, true>>(args);
+    ForAllTokens<QuantizedKernel<Tile, true>>(args);
   } else {
-    ForAllTokens<QuantizedKernel<Tile, Unpacked, false>>(args);
+    ForAllTokens<QuantizedKernel<Tile, false>>(args);
   }
 }
 
@@ -240,11 +334,11 @@ void QuantizedMatmul(const MatmulArgs& args) {
 
 void AddAvx512Matmul(KernelTable* table) {
   table->matmul[static_cast<size_t>(WeightFormat::kTile4)] =
-      QuantizedMatmul<Tile4, Unpacked4>;
+      QuantizedMatmul<Tile4>;
   table->matmul[static_cast<size_t>(WeightFormat::kTile8)] =
-      QuantizedMatmul<Tile8, Unpacked8>;
+      QuantizedMatmul<Tile8>;
   table->matmul[static_cast<size_t>(WeightFormat::kTile8x16)] =
-      QuantizedMatmul<Tile8x16, Unpacked8x16>;
+      QuantizedMatmul<Tile8x16>;
   table->matmul[static_cast<size_t>(WeightFormat::kTile16F16)] =
       ForAllTokens<HalfKernel<Simd::LoadF16>>;
   table->matmul[static_cast<size_t>(WeightFormat::kTile16BF16)] =

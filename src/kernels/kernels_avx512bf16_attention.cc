@@ -21,6 +21,10 @@ constexpr int kOutputRows = 6;
 static_assert(kPrefillRows % kLogitRows == 0 &&
               kPrefillRows % kOutputRows == 0);
 
+// Pages of values between two stores of the sums, 2.5 % faster than two; as
+// many as the scratch has room for.
+constexpr uint32_t kValuePages = 4;
+
 // Each lane holds two bf16 that are multiplied with two others and summed.
 using Pairs = __m512i;
 
@@ -76,7 +80,7 @@ struct Block : PrefillRows<kPrefillRows> {
   float* o;                    // [kPrefillRows, head_dim]
   uint16_t* p;                 // [kPrefillRows, kAttendChunkSlots]
   uint16_t* queries;           // [kPrefillRows, head_dim]
-  uint16_t* page;              // [2 pages of keys or values]
+  uint16_t* page;              // [kValuePages pages of keys or values]
   float offset[kPrefillRows];  // the logit of key_offset
 
   Block(const AttendPrefillArgs& args, uint32_t first_row)
@@ -323,8 +327,10 @@ inline void ChunkSoftmax2(const AttendPrefillArgs& args,
 template <KvType kType>
 void ChunkValues(const PageRun& run, const ChunkSlots& chunk,
                  const Block& block) {
-  for (uint32_t slot = 0; slot < chunk.n_slots; slot += 2 * kPageSlots) {
-    const uint32_t n_slots = AtMost(chunk.n_slots - slot, 2 * kPageSlots);
+  for (uint32_t slot = 0; slot < chunk.n_slots;
+       slot += kValuePages * kPageSlots) {
+    const uint32_t n_slots =
+        AtMost(chunk.n_slots - slot, kValuePages * kPageSlots);
     // Only slots in view: what lies behind them may be NaN.
     for (uint32_t i = 0; i < n_slots; i += kPageSlots) {
       PairValues<kType>(run, chunk.first_page() + (slot + i) / kPageSlots,

@@ -1,5 +1,5 @@
 // What the matrix products of the vector sets have in common: how they read
-// activations. The products themselves are written for each set, because the
+// ahead. The products themselves are written for each set, because the
 // dot-product instructions of AVX2 and AVX-512 have different limits.
 #pragma once
 
@@ -7,21 +7,6 @@
 
 namespace lkv {
 namespace {
-
-// Quantised activations of one token, at one tile of 32 columns.
-struct TokenBlock {
-  const int8_t* high;
-  const int8_t* low;
-  float scale;
-  const float* sums;  // two, 16 columns each
-};
-
-template <bool kHasLow>
-inline TokenBlock BlockOf(const QuantizedRows& x, size_t t, size_t b) {
-  const size_t column = t * x.stride + b * kTileColumns;
-  return {x.high + column, kHasLow ? x.low + column : nullptr,
-          x.scale[column / 32], x.sums + column / 16};
-}
 
 // Where prefetches that run past the end of the tiles go on.
 struct ReadAhead {
