@@ -131,17 +131,17 @@ struct AttendPrefillArgs {
   float* scratch;  // [AttendPrefillScratch(head_dim)], 64-byte aligned
 };
 
-// Rows, (query, head) pairs, that prefill attention takes through a chunk of
-// slots together: a page is converted once for all of them (a fifth of the
-// time with 24 rows of bf16, a tenth with 48).
-inline constexpr uint32_t kPrefillRows = 48;
+// Rows, (query, head) pairs, that one call of prefill attention should have, or
+// a multiple: kernels read a chunk of slots once for that many.
+inline constexpr uint32_t kPrefillRows = 144;
 
-// Floats of scratch for AttendPrefillArgs: per row the logits and the 16-bit
-// probabilities of one chunk, the output and the 16-bit query; and two pages in
-// f32.
+// Floats of scratch for AttendPrefillArgs: the logits and 16-bit probabilities
+// of 48 rows and one chunk; of all rows the output and the 16-bit query; and
+// the keys and values of a chunk in 16 bits.
 inline constexpr size_t AttendPrefillScratch(uint32_t head_dim) {
-  return size_t{kPrefillRows} * (kAttendChunkSlots + head_dim) * 3 / 2 +
-         size_t{2} * kPageSlots * head_dim;
+  return (size_t{48} * kAttendChunkSlots + size_t{kPrefillRows} * head_dim) *
+             3 / 2 +
+         size_t{kAttendChunkSlots} * head_dim;
 }
 
 // Attention mass of one observed query over a lane's slots, from kept

@@ -18,12 +18,10 @@ namespace {
 // registers.
 constexpr int kLogitRows = 8;
 constexpr int kOutputRows = 6;
-static_assert(kPrefillRows % kLogitRows == 0 &&
-              kPrefillRows % kOutputRows == 0);
 
-// Pages of values between two stores of the sums, 2.5 % faster than two; as
-// many as the scratch has room for.
-constexpr uint32_t kValuePages = 4;
+// Slots whose values are added up between two stores of the sums: 2.5 % faster
+// than 32.
+constexpr uint32_t kValueSlots = 64;
 
 // Each lane holds two bf16 that are multiplied with two others and summed.
 using Pairs = __m512i;
@@ -74,35 +72,100 @@ inline Simd::F32 Exp2(Simd::F32 x) {
 constexpr float kLog2E = 1.44269504f;
 constexpr float kLn2 = 0.693147181f;
 
-// A block of rows and its parts of the scratch. Logits are in powers of two.
-struct Block : PrefillRows<kPrefillRows> {
-  float* logits;               // [kPrefillRows, kAttendChunkSlots]
-  float* o;                    // [kPrefillRows, head_dim]
-  uint16_t* p;                 // [kPrefillRows, kAttendChunkSlots]
-  uint16_t* queries;           // [kPrefillRows, head_dim]
-  uint16_t* page;              // [kValuePages pages of keys or values]
-  float offset[kPrefillRows];  // the logit of key_offset
+// Blocks of kBlockRows rows take turns on a chunk of slots, whose pages are
+// read and paired once for all of them. (24 rows to a page: 146 GFLOP/s, 48:
+// 162, 144: 168; and long lanes do not fit the second-level cache, so fewer
+// readings of them help once more.)
+constexpr uint32_t kBlockRows = 48;
+constexpr uint32_t kBlocks = kPrefillRows / kBlockRows;
+static_assert(kPrefillRows % kBlockRows == 0);
+static_assert(kBlockRows % kLogitRows == 0 && kBlockRows % kOutputRows == 0);
 
-  Block(const AttendPrefillArgs& args, uint32_t first_row)
-      : PrefillRows(args, first_row) {
+// Parts of the scratch.
+struct Scratch {
+  float* logits;      // [kBlockRows, kAttendChunkSlots]
+  float* o;           // [kPrefillRows, head_dim]
+  uint16_t* p;        // [kBlockRows, kAttendChunkSlots]
+  uint16_t* queries;  // [kPrefillRows, head_dim]
+  uint16_t* keys;     // of one chunk
+  uint16_t* values;   // likewise
+
+  explicit Scratch(const AttendPrefillArgs& args) {
     const uint32_t head_dim = args.run.head_dim;
     logits = args.scratch;
-    o = logits + kPrefillRows * kAttendChunkSlots;
+    o = logits + kBlockRows * kAttendChunkSlots;
     p = reinterpret_cast<uint16_t*>(o + kPrefillRows * head_dim);
-    queries = p + kPrefillRows * kAttendChunkSlots;
-    page = queries + kPrefillRows * head_dim;
-    Fill(o, kPrefillRows * head_dim, 0.0f);
-    for (uint32_t r = 0; r < kPrefillRows; ++r) {
+    queries = p + kBlockRows * kAttendChunkSlots;
+    keys = queries + kPrefillRows * head_dim;
+    values = keys + kAttendChunkSlots * head_dim;
+  }
+};
+
+// As RunningSoftmax, in powers of two.
+struct RunningSoftmax2 {
+  float max = kMinusInfinity;
+  Simd::F32 sum = Simd::Zero();
+
+  // Also writes the probabilities to p as bf16.
+  float AddChunk(float* logits, uint32_t n_valid, uint32_t n_padded,
+                 uint16_t* p) {
+    Fill(logits + n_valid, n_padded - n_valid, kMinusInfinity);
+    Simd::F32 top = Simd::Load(logits);
+    for (uint32_t i = Simd::kLanes; i < n_padded; i += Simd::kLanes) {
+      top = Simd::Max(top, Simd::Load(logits + i));
+    }
+    const float chunk_max = Simd::MaxOf(top);
+    float rescale = 1.0f;
+    if (chunk_max > max) {
+      rescale = _mm512_cvtss_f32(Exp2(Simd::Set(max - chunk_max)));
+      max = chunk_max;
+      sum = Simd::Mul(sum, Simd::Set(rescale));
+    }
+    const Simd::F32 max_of_all = Simd::Set(max);
+    for (uint32_t i = 0; i < n_padded; i += Simd::kLanes) {
+      const Simd::F32 weights =
+          Exp2(Simd::Sub(Simd::Load(logits + i), max_of_all));
+      Simd::Store(logits + i, weights);
+      StoreRounded(p + i, weights);
+      sum = Simd::Add(sum, weights);
+    }
+    return rescale;
+  }
+};
+
+// Logits are in powers of two.
+struct Block {
+  PrefillRows<kBlockRows> rows;
+  float* o;                  // [kBlockRows, head_dim]
+  uint16_t* queries;         // [kBlockRows, head_dim]
+  float offset[kBlockRows];  // the logit of key_offset
+  RunningSoftmax2 softmax[kBlockRows];
+
+  // Rows [first_row + index * kBlockRows, ...).
+  void Begin(const AttendPrefillArgs& args, const Scratch& scratch,
+             uint32_t first_row, uint32_t index) {
+    const uint32_t head_dim = args.run.head_dim;
+    rows = PrefillRows<kBlockRows>(args, first_row + index * kBlockRows);
+    o = scratch.o + index * kBlockRows * head_dim;
+    queries = scratch.queries + index * kBlockRows * head_dim;
+    Fill(o, kBlockRows * head_dim, 0.0f);
+    for (uint32_t r = 0; r < kBlockRows; ++r) {
       Simd::F32 dot = Simd::Zero();
       for (uint32_t d = 0; d < head_dim; d += Simd::kLanes) {
         const Simd::F32 scaled =
-            Simd::Mul(Simd::Load(q[r] + d), Simd::Set(kLog2E));
+            Simd::Mul(Simd::Load(rows.q[r] + d), Simd::Set(kLog2E));
         StoreRounded(queries + r * head_dim + d, scaled);
         if (args.run.key_offset == nullptr) continue;
         dot = Simd::MulAdd(scaled, Simd::Load(args.run.key_offset + d), dot);
       }
       offset[r] = Simd::SumOf(dot);
+      softmax[r] = RunningSoftmax2();
     }
+  }
+
+  // The largest logit of row r so far, in powers of e.
+  float max_logit(uint32_t r) const {
+    return (softmax[r].max + offset[r]) * kLn2;
   }
 };
 
@@ -245,128 +308,112 @@ inline void AddPairValues(const uint16_t* values, uint32_t n_slots,
   }
 }
 
-// The slots of one chunk that a block reads.
+// The slots of one chunk that somebody reads.
 struct ChunkSlots {
   uint32_t first;
   uint32_t n_slots;
 
-  uint32_t first_page() const { return first / kPageSlots; }
+  ChunkSlots(uint32_t first, uint32_t n_visible)
+      : first(first), n_slots(AtMost(n_visible - first, kAttendChunkSlots)) {}
+
   uint32_t n_pages() const { return PagesFor(n_slots); }
   uint32_t n_padded() const { return n_pages() * kPageSlots; }
 };
 
+// Pairs all keys and values of a chunk.
 template <KvType kType>
-void ChunkLogits(const PageRun& run, const ChunkSlots& chunk,
-                 const Block& block) {
+void PairChunk(const PageRun& run, const ChunkSlots& chunk,
+               const Scratch& scratch) {
+  for (uint32_t i = 0; i < chunk.n_slots; i += kPageSlots) {
+    const uint32_t page = (chunk.first + i) / kPageSlots;
+    PairKeys<kType>(run, page, scratch.keys + i * run.head_dim);
+    // Only slots in view: what lies behind them may be NaN.
+    PairValues<kType>(run, page, AtMost(chunk.n_slots - i, kPageSlots),
+                      scratch.values + i * run.head_dim);
+  }
+}
+
+void ChunkLogits(const ChunkSlots& chunk, const Scratch& scratch,
+                 const Block& block, uint32_t head_dim) {
   ForPages(chunk.n_pages(), [&]<int kPages>(uint32_t page) {
-    for (int i = 0; i < kPages; ++i) {
-      PairKeys<kType>(run, chunk.first_page() + page + i,
-                      block.page + i * kPageSlots * run.head_dim);
-    }
-    for (uint32_t r = 0; r < block.n_rows; r += kLogitRows) {
+    for (uint32_t r = 0; r < block.rows.n_rows; r += kLogitRows) {
       PairLogits<kPages>(
-          block.page, run.head_dim, block.queries + r * run.head_dim,
-          block.logits + r * kAttendChunkSlots + page * kPageSlots);
+          scratch.keys + page * kPageSlots * head_dim, head_dim,
+          block.queries + r * head_dim,
+          scratch.logits + r * kAttendChunkSlots + page * kPageSlots);
     }
   });
 }
 
-// As RunningSoftmax, in powers of two.
-struct RunningSoftmax2 {
-  float max = kMinusInfinity;
-  Simd::F32 sum = Simd::Zero();
-
-  // Also writes the probabilities to p as bf16.
-  float AddChunk(float* logits, uint32_t n_valid, uint32_t n_padded,
-                 uint16_t* p) {
-    Fill(logits + n_valid, n_padded - n_valid, kMinusInfinity);
-    Simd::F32 top = Simd::Load(logits);
-    for (uint32_t i = Simd::kLanes; i < n_padded; i += Simd::kLanes) {
-      top = Simd::Max(top, Simd::Load(logits + i));
-    }
-    const float chunk_max = Simd::MaxOf(top);
-    float rescale = 1.0f;
-    if (chunk_max > max) {
-      rescale = _mm512_cvtss_f32(Exp2(Simd::Set(max - chunk_max)));
-      max = chunk_max;
-      sum = Simd::Mul(sum, Simd::Set(rescale));
-    }
-    const Simd::F32 max_of_all = Simd::Set(max);
-    for (uint32_t i = 0; i < n_padded; i += Simd::kLanes) {
-      const Simd::F32 weights =
-          Exp2(Simd::Sub(Simd::Load(logits + i), max_of_all));
-      Simd::Store(logits + i, weights);
-      StoreRounded(p + i, weights);
-      sum = Simd::Add(sum, weights);
-    }
-    return rescale;
-  }
-};
-
-inline void ChunkSoftmax2(const AttendPrefillArgs& args,
-                          const ChunkSlots& chunk, const Block& block,
-                          uint32_t r, RunningSoftmax2* softmax) {
-  float* logits = block.logits + r * kAttendChunkSlots;
-  uint16_t* p = block.p + r * kAttendChunkSlots;
-  if (block.visible[r] <= chunk.first) {
+void ChunkSoftmax2(const AttendPrefillArgs& args, const ChunkSlots& chunk,
+                   const Scratch& scratch, uint32_t r, Block* block) {
+  const PrefillRows<kBlockRows>& rows = block->rows;
+  float* logits = scratch.logits + r * kAttendChunkSlots;
+  uint16_t* p = scratch.p + r * kAttendChunkSlots;
+  if (rows.visible[r] <= chunk.first) {
     Fill(logits, chunk.n_padded(), 0.0f);
     for (uint32_t i = 0; i < chunk.n_padded(); ++i) p[i] = 0;
   } else {
     const uint32_t n_valid =
-        AtMost(block.visible[r] - chunk.first, chunk.n_padded());
+        AtMost(rows.visible[r] - chunk.first, chunk.n_padded());
     const float rescale =
-        softmax->AddChunk(logits, n_valid, chunk.n_padded(), p);
+        block->softmax[r].AddChunk(logits, n_valid, chunk.n_padded(), p);
     if (rescale != 1.0f) {
-      Multiply(block.o + r * args.run.head_dim, args.run.head_dim, rescale);
+      Multiply(block->o + r * args.run.head_dim, args.run.head_dim, rescale);
     }
   }
-  KeepRow(args, block.observed[r], chunk.first, chunk.n_padded(), logits,
-          (softmax->max + block.offset[r]) * kLn2);
+  KeepRow(args, rows.observed[r], chunk.first, chunk.n_padded(), logits,
+          block->max_logit(r));
 }
 
-template <KvType kType>
-void ChunkValues(const PageRun& run, const ChunkSlots& chunk,
-                 const Block& block) {
-  for (uint32_t slot = 0; slot < chunk.n_slots;
-       slot += kValuePages * kPageSlots) {
-    const uint32_t n_slots =
-        AtMost(chunk.n_slots - slot, kValuePages * kPageSlots);
-    // Only slots in view: what lies behind them may be NaN.
-    for (uint32_t i = 0; i < n_slots; i += kPageSlots) {
-      PairValues<kType>(run, chunk.first_page() + (slot + i) / kPageSlots,
-                        AtMost(n_slots - i, kPageSlots),
-                        block.page + i * run.head_dim);
-    }
-    for (uint32_t r = 0; r < block.n_rows; r += kOutputRows) {
-      const uint16_t* p = block.p + r * kAttendChunkSlots + slot;
-      float* o = block.o + r * run.head_dim;
-      ForColumns<4>(run.head_dim, [&]<int kVectors>(uint32_t column) {
-        AddPairValues<kVectors>(block.page + 2 * column, n_slots, run.head_dim,
-                                p, o + column);
+void ChunkValues(const ChunkSlots& chunk, const Scratch& scratch,
+                 const Block& block, uint32_t head_dim) {
+  for (uint32_t slot = 0; slot < chunk.n_slots; slot += kValueSlots) {
+    const uint32_t n_slots = AtMost(chunk.n_slots - slot, kValueSlots);
+    const uint16_t* values = scratch.values + slot * head_dim;
+    for (uint32_t r = 0; r < block.rows.n_rows; r += kOutputRows) {
+      const uint16_t* p = scratch.p + r * kAttendChunkSlots + slot;
+      float* o = block.o + r * head_dim;
+      ForColumns<4>(head_dim, [&]<int kVectors>(uint32_t column) {
+        AddPairValues<kVectors>(values + 2 * column, n_slots, head_dim, p,
+                                o + column);
       });
     }
   }
 }
 
+// Rows [first_row, first_row + kPrefillRows), as far as there are any.
 template <KvType kType>
-void AttendBlockInPairs(const AttendPrefillArgs& args, uint32_t first_row) {
-  const Block block(args, first_row);
-  RunningSoftmax2 softmax[kPrefillRows];
-  for (uint32_t first = 0; first < block.n_visible;
-       first += kAttendChunkSlots) {
-    const ChunkSlots chunk = {
-        .first = first,
-        .n_slots = AtMost(block.n_visible - first, kAttendChunkSlots)};
-    ChunkLogits<kType>(args.run, chunk, block);
-    for (uint32_t r = 0; r < block.n_rows; ++r) {
-      ChunkSoftmax2(args, chunk, block, r, &softmax[r]);
-    }
-    ChunkValues<kType>(args.run, chunk, block);
+void AttendRows(const AttendPrefillArgs& args, uint32_t first_row) {
+  const uint32_t head_dim = args.run.head_dim;
+  const uint32_t n_rows =
+      AtMost(args.n_queries * args.group - first_row, kPrefillRows);
+  const uint32_t n_blocks = (n_rows + kBlockRows - 1) / kBlockRows;
+  const Scratch scratch(args);
+  Block blocks[kBlocks];
+  for (uint32_t i = 0; i < n_blocks; ++i) {
+    blocks[i].Begin(args, scratch, first_row, i);
   }
-  for (uint32_t r = 0; r < block.n_rows; ++r) {
-    FinishRow(args, block, r, block.o + r * args.run.head_dim,
-              (softmax[r].max + block.offset[r]) * kLn2,
-              Simd::SumOf(softmax[r].sum));
+  const uint32_t n_visible = blocks[n_blocks - 1].rows.n_visible;
+  for (uint32_t first = 0; first < n_visible; first += kAttendChunkSlots) {
+    PairChunk<kType>(args.run, ChunkSlots(first, n_visible), scratch);
+    for (uint32_t i = 0; i < n_blocks; ++i) {
+      Block& block = blocks[i];
+      if (block.rows.n_visible <= first) continue;
+      const ChunkSlots chunk(first, block.rows.n_visible);
+      ChunkLogits(chunk, scratch, block, head_dim);
+      for (uint32_t r = 0; r < block.rows.n_rows; ++r) {
+        ChunkSoftmax2(args, chunk, scratch, r, &block);
+      }
+      ChunkValues(chunk, scratch, block, head_dim);
+    }
+  }
+  for (uint32_t i = 0; i < n_blocks; ++i) {
+    const Block& block = blocks[i];
+    for (uint32_t r = 0; r < block.rows.n_rows; ++r) {
+      FinishRow(args, block.rows, r, block.o + r * head_dim, block.max_logit(r),
+                Simd::SumOf(block.softmax[r].sum));
+    }
   }
 }
 
@@ -374,7 +421,7 @@ template <KvType kType>
 void AttendPrefillBF16(const AttendPrefillArgs& args) {
   const uint32_t n_rows = args.n_queries * args.group;
   for (uint32_t row = 0; row < n_rows; row += kPrefillRows) {
-    AttendBlockInPairs<kType>(args, row);
+    AttendRows<kType>(args, row);
   }
 }
 

@@ -27,6 +27,7 @@ struct PrefillRows {
   const float* q[kRows];    // rows past n_rows repeat the last one
   int64_t observed[kRows];  // kept row of p, or -1
 
+  PrefillRows() = default;
   PrefillRows(const AttendPrefillArgs& args, uint32_t first_row)
       : first_row(first_row),
         n_rows(AtMost(args.n_queries * args.group - first_row, kRows)) {
