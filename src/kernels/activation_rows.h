@@ -52,12 +52,18 @@ class ActivationRows {
     // Zeroes the padding of row i and quantises it.
     void Finish(size_t i) const {
       std::fill(row(i) + n_columns_, row(i) + stride_, 0.0f);
-      const size_t at = i * stride_;
-      rows_->kernels_->quantize_row(
-          row(i), stride_, rows_->high_.data() + at,
-          bits_ == QuantizeBits::k16 ? rows_->low_.data() + at : nullptr,
-          rows_->scale_.data() + at / kTileColumns,
-          rows_->sums_.data() + at / kSumColumns);
+      Quantize(i, 0, row(i), stride_);
+    }
+
+    // Columns [first, first + kTileColumns) of row i are x: quantised or, for
+    // whoever reads f32, copied. For rows that are written in parts; the
+    // padding of the last part must be 0.
+    void Put(size_t i, size_t first, const float* x, bool as_f32) const {
+      if (as_f32) {
+        std::copy_n(x, kTileColumns, row(i) + first);
+      } else {
+        Quantize(i, first, x, kTileColumns);
+      }
     }
 
     QuantizedRows quantized() const {
@@ -69,6 +75,16 @@ class ActivationRows {
     size_t stride() const { return stride_; }
 
    private:
+    void Quantize(size_t i, size_t first, const float* x,
+                  size_t n_columns) const {
+      const size_t at = i * stride_ + first;
+      rows_->kernels_->quantize_row(
+          x, n_columns, rows_->high_.data() + at,
+          bits_ == QuantizeBits::k16 ? rows_->low_.data() + at : nullptr,
+          rows_->scale_.data() + at / kTileColumns,
+          rows_->sums_.data() + at / kSumColumns);
+    }
+
     ActivationRows* rows_;
     size_t n_columns_;
     size_t stride_;

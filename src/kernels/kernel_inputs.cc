@@ -48,11 +48,6 @@ const char* NameOf(WeightFormat format) {
   return "";
 }
 
-bool ReadsF32(WeightFormat format) {
-  return format == WeightFormat::kTile16F16 ||
-         format == WeightFormat::kTile16BF16;
-}
-
 void FillWithSmallHalves(std::span<uint8_t> bytes) {
   CHECK(bytes.size() % sizeof(uint16_t) == 0);
   std::minstd_rand random(1);

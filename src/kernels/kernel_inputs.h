@@ -24,9 +24,6 @@ const char* NameOf(KvType type);
 // "tile4", "tile8", "tile8x16", "tile16_f16", "tile16_bf16".
 const char* NameOf(WeightFormat format);
 
-// Whether its kernel reads activations in f32; else they are quantised.
-bool ReadsF32(WeightFormat format);
-
 // Small halves, 0.25 to 0.5 as f16: weights, scales, keys and values made of
 // them are ordinary numbers in any format. 2 ns each; the size must be even.
 void FillWithSmallHalves(std::span<uint8_t> bytes);

@@ -73,4 +73,10 @@ inline constexpr size_t TileBytes(WeightFormat format) {
   return 0;
 }
 
+// Whether kernels read activations in f32 for it; else quantised.
+inline constexpr bool ReadsF32(WeightFormat format) {
+  return format == WeightFormat::kTile16F16 ||
+         format == WeightFormat::kTile16BF16;
+}
+
 }  // namespace lkv

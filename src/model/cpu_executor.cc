@@ -18,11 +18,13 @@ size_t PaddedRows(size_t n_rows) {
   return CeilDiv(n_rows, kTileRows) * kTileRows;
 }
 
-// The widest row that any matrix of a layer reads.
+// The widest row that any matrix but `down` reads.
 size_t WidestInput(const Architecture& a) {
-  return std::max(
-      {size_t{a.n_embd}, size_t{a.n_heads} * a.head_dim, size_t{a.n_ff}});
+  return std::max(size_t{a.n_embd}, size_t{a.n_heads} * a.head_dim);
 }
+
+// Row tiles of gate and up that give the columns of one tile of `down`.
+constexpr size_t kHiddenTiles = kTileColumns / kTileRows;
 
 // Items of a product with these tiles: 2 us each, so that taking one costs
 // nothing beside it, and few enough that the shares stay even to the end.
@@ -36,9 +38,14 @@ size_t CountProductItems(const WeightMatrix& matrix) {
   return CountProductItems(matrix.n_bytes(), matrix.n_row_tiles());
 }
 
+// The column tiles of `down`, for each of which gate and up are computed.
+size_t CountHiddenTiles(const LayerWeights& layer) {
+  return CeilDiv(layer.gate.n_row_tiles(), kHiddenTiles);
+}
+
 size_t CountFeedForwardItems(const LayerWeights& layer) {
   return CountProductItems(layer.gate.n_bytes() + layer.up.n_bytes(),
-                           layer.gate.n_row_tiles());
+                           CountHiddenTiles(layer));
 }
 
 // First the larger ones, a head of keys with its values; then the heads of
@@ -66,6 +73,12 @@ class CpuExecutor final : public Executor {
  private:
   template <typename Fill>
   class InputRows;
+  // What one member works with alone.
+  struct Member {
+    ActivationRows row;         // a single one, see InputRows
+    AlignedBuffer<float> gate;  // [max_tokens, kTileColumns]
+    AlignedBuffer<float> up;    // likewise
+  };
 
   // The parts of a step, top to bottom. Collective: every member of the team
   // calls each with the same arguments; each returns with its results visible
@@ -87,15 +100,22 @@ class CpuExecutor final : public Executor {
   const uint8_t* ProductBegin(const TeamMember& me,
                               const WeightMatrix& matrix) const;
 
-  // y[t, r] for the rows r of `tiles`, all rows t of the activations. `next` is
-  // what the member reads afterwards, nullptr: what lies behind.
+  // y[t, r] for the rows of `tiles`, r counted from their first, and all rows t
+  // of the activations. `next` is what the member reads afterwards, nullptr:
+  // what lies behind.
   void Multiply(const WeightMatrix& matrix, Range tiles,
                 const ActivationRows::View& x, size_t n_rows, float* y,
                 size_t y_stride, const uint8_t* next) const;
-  // x += W a, for the residual stream x. `next` as above, after this part.
-  template <typename Fill>
+  // x += W a, for the residual stream x; view() gives the rows of a, within
+  // items. `next` as above, after this part.
+  template <typename ViewOf>
   void AddProduct(TeamMember& me, const WeightMatrix& matrix,
-                  InputRows<Fill>& a, const uint8_t* next);
+                  const ViewOf& view, const uint8_t* next);
+  // One tile of the columns that `down` reads: silu(gate) * up of the normed
+  // rows x, quantised at once, while it is in a cache.
+  void ComputeHidden(Member& mine, const LayerWeights& layer, size_t tile,
+                     const ActivationRows::View& x,
+                     const ActivationRows::View& hidden, const uint8_t* next);
   // The same for two matrices whose row tiles alternate.
   void MultiplyPair(const WeightMatrix& matrix, const WeightMatrix& partner,
                     Range tiles, const ActivationRows::View& x, float* y,
@@ -116,8 +136,7 @@ class CpuExecutor final : public Executor {
   ThreadTeam& team_;
   const ActivationPrecision precision_;
   const uint32_t max_tokens_;
-  const size_t embd_;  // padded row strides
-  const size_t ff_;
+  const size_t embd_;  // padded row stride
   const size_t qkv_columns_;
   const size_t n_pairs_;  // rotated pairs of a head
 
@@ -131,13 +150,12 @@ class CpuExecutor final : public Executor {
   AlignedBuffer<float> product_;    // [max_tokens, embd]
   AlignedBuffer<float> qkv_;        // [max_tokens, qkv_columns]
   AlignedBuffer<float> attention_;  // [max_tokens, n_heads * head_dim]
-  AlignedBuffer<float> gate_;       // [max_tokens, ff]
-  AlignedBuffer<float> up_;         // [max_tokens, ff]
   AlignedBuffer<float> cosine_;     // [max_tokens, n_pairs]
   AlignedBuffer<float> sine_;       // [max_tokens, n_pairs]
   AlignedBuffer<float> last_tile_;  // [max_tokens, kTileRows]
-  ActivationRows shared_rows_;
-  std::vector<ActivationRows> own_rows_;  // one row for each member
+  ActivationRows input_rows_;       // max_tokens, see InputRows
+  ActivationRows hidden_rows_;      // max_tokens, what `down` reads
+  std::vector<Member> members_;
 };
 
 // The rows that one product reads, `fill(i, row)` writing row i, quantised.
@@ -153,8 +171,8 @@ class CpuExecutor::InputRows {
             size_t n_columns, const Fill& fill)
       : is_ready_(n_rows != 1),
         fill_(fill),
-        view_(n_rows == 1 ? &executor.own_rows_[me.index()]
-                          : &executor.shared_rows_,
+        view_(n_rows == 1 ? &executor.members_[me.index()].row
+                          : &executor.input_rows_,
               n_columns, executor.bits_) {
     if (is_ready_) me.ForEach(n_rows, [&](size_t i) { Prepare(i); });
   }
@@ -187,21 +205,22 @@ CpuExecutor::CpuExecutor(Architecture architecture, Weights weights,
       precision_(options.activations),
       max_tokens_(options.max_step_tokens),
       embd_(PaddedRows(arch_.n_embd)),
-      ff_(PaddedRows(arch_.n_ff)),
       qkv_columns_(QkvColumns(arch_)),
       n_pairs_(arch_.rope.n_rotated / 2),
       residual_(max_tokens_ * embd_),
       product_(max_tokens_ * embd_),
       qkv_(max_tokens_ * qkv_columns_),
       attention_(max_tokens_ * size_t{arch_.n_heads} * arch_.head_dim),
-      gate_(max_tokens_ * ff_),
-      up_(max_tokens_ * ff_),
       cosine_(max_tokens_ * n_pairs_),
       sine_(max_tokens_ * n_pairs_),
       last_tile_(max_tokens_ * kTileRows),
-      shared_rows_(&kernels_, max_tokens_, WidestInput(arch_)) {
+      input_rows_(&kernels_, max_tokens_, WidestInput(arch_)),
+      hidden_rows_(&kernels_, max_tokens_, arch_.n_ff) {
+  const size_t hidden_floats = max_tokens_ * size_t{kTileColumns};
   for (uint32_t i = 0; i < team_.n_threads(); ++i) {
-    own_rows_.emplace_back(&kernels_, 1, WidestInput(arch_));
+    members_.push_back({ActivationRows(&kernels_, 1, WidestInput(arch_)),
+                        AlignedBuffer<float>(hidden_floats),
+                        AlignedBuffer<float>(hidden_floats)});
   }
 }
 
@@ -281,14 +300,14 @@ void CpuExecutor::ProjectQkv(TeamMember& me, uint32_t layer_index,
   me.ForEach(CountQkvItems(arch_), [&](size_t item) {
     if (item >= n_kv_heads) {
       const size_t head = item - n_kv_heads;
-      Multiply(layer.q, tiles_of(head), x.view(), n_tokens_, q, qkv_columns_,
-               nullptr);
+      Multiply(layer.q, tiles_of(head), x.view(), n_tokens_, q + head * d,
+               qkv_columns_, nullptr);
       FinishHead(q + head * d, layer.q_bias, head, layer.q_norm);
       Rotate(q + head * d);
       return;
     }
-    MultiplyPair(layer.k, layer.v, tiles_of(item), x.view(), k, v, qkv_columns_,
-                 nullptr);
+    MultiplyPair(layer.k, layer.v, tiles_of(item), x.view(), k + item * d,
+                 v + item * d, qkv_columns_, nullptr);
     FinishHead(k + item * d, layer.k_bias, item, layer.k_norm);
     Rotate(k + item * d);
     FinishHead(v + item * d, layer.v_bias, item, {});
@@ -330,7 +349,8 @@ void CpuExecutor::AddAttentionOutput(TeamMember& me,
                 n_columns * sizeof(float));
   };
   InputRows a(*this, me, n_tokens_, n_columns, fill);
-  AddProduct(me, layer.o, a, FeedForwardBegin(me, layer));
+  AddProduct(
+      me, layer.o, [&] { return a.view(); }, FeedForwardBegin(me, layer));
 }
 
 void CpuExecutor::AddFeedForward(TeamMember& me, uint32_t layer_index) {
@@ -340,44 +360,59 @@ void CpuExecutor::AddFeedForward(TeamMember& me, uint32_t layer_index) {
                       arch_.norm_epsilon, row);
   };
   InputRows x(*this, me, n_tokens_, arch_.n_embd, fill_normed);
-  const size_t n_tiles = layer.gate.n_row_tiles();
+  const ActivationRows::View hidden(&hidden_rows_, arch_.n_ff, bits_);
+  const size_t n_tiles = CountHiddenTiles(layer);
   const size_t n_items = CountFeedForwardItems(layer);
   const uint8_t* down = ProductBegin(me, layer.down);
   me.ForEach(n_items, [&](size_t item) {
     const Range tiles = RangeOf(n_tiles, item, n_items);
-    MultiplyPair(layer.gate, layer.up, tiles, x.view(), gate_.data(),
-                 up_.data(), ff_,
-                 me.GoesOnAfter(item, n_items) ? nullptr : down);
-    const size_t begin = tiles.begin * kTileRows;
-    const size_t end = std::min<size_t>(tiles.end * kTileRows, arch_.n_ff);
-    for (size_t t = 0; t < n_tokens_; ++t) {
-      float* gate = gate_.data() + t * ff_ + begin;
-      kernels_.silu_multiply(gate, up_.data() + t * ff_ + begin, end - begin,
-                             gate);
+    for (size_t tile = tiles.begin; tile < tiles.end; ++tile) {
+      const bool goes_on =
+          tile + 1 < tiles.end || me.GoesOnAfter(item, n_items);
+      ComputeHidden(members_[me.index()], layer, tile, x.view(), hidden,
+                    goes_on ? nullptr : down);
     }
   });
 
-  const auto fill_hidden = [&](size_t t, float* row) {
-    std::memcpy(row, gate_.data() + t * ff_, arch_.n_ff * sizeof(float));
-  };
-  InputRows hidden(*this, me, n_tokens_, arch_.n_ff, fill_hidden);
   const uint8_t* next = layer_index + 1 < arch_.n_layers
                             ? QkvBegin(me, weights_.layers[layer_index + 1])
                             : ProductBegin(me, weights_.output_matrix());
-  AddProduct(me, layer.down, hidden, next);
+  AddProduct(
+      me, layer.down, [&] { return hidden; }, next);
 }
 
-template <typename Fill>
+void CpuExecutor::ComputeHidden(Member& mine, const LayerWeights& layer,
+                                size_t tile, const ActivationRows::View& x,
+                                const ActivationRows::View& hidden,
+                                const uint8_t* next) {
+  const Range rows = {tile * kHiddenTiles, std::min((tile + 1) * kHiddenTiles,
+                                                    layer.gate.n_row_tiles())};
+  float* gate = mine.gate.data();
+  float* up = mine.up.data();
+  const size_t n = n_tokens_ * kTileColumns;
+  if (rows.end - rows.begin < kHiddenTiles) {
+    std::fill_n(gate, n, 0.0f);
+    std::fill_n(up, n, 0.0f);
+  }
+  MultiplyPair(layer.gate, layer.up, rows, x, gate, up, kTileColumns, next);
+  kernels_.silu_multiply(gate, up, n, gate);
+  for (size_t t = 0; t < n_tokens_; ++t) {
+    hidden.Put(t, tile * kTileColumns, gate + t * kTileColumns,
+               ReadsF32(layer.down.format));
+  }
+}
+
+template <typename ViewOf>
 void CpuExecutor::AddProduct(TeamMember& me, const WeightMatrix& matrix,
-                             InputRows<Fill>& a, const uint8_t* next) {
+                             const ViewOf& view, const uint8_t* next) {
   const size_t n_tiles = matrix.n_row_tiles();
   const size_t n_items = CountProductItems(matrix);
   me.ForEach(n_items, [&](size_t item) {
     const Range tiles = RangeOf(n_tiles, item, n_items);
-    Multiply(matrix, tiles, a.view(), n_tokens_, product_.data(), embd_,
-             me.GoesOnAfter(item, n_items) ? nullptr : next);
     const size_t begin = tiles.begin * kTileRows;
     const size_t n = (tiles.end - tiles.begin) * kTileRows;
+    Multiply(matrix, tiles, view(), n_tokens_, product_.data() + begin, embd_,
+             me.GoesOnAfter(item, n_items) ? nullptr : next);
     for (size_t t = 0; t < n_tokens_; ++t) {
       float* x = Residual(t) + begin;
       kernels_.add(x, product_.data() + t * embd_ + begin, n, x);
@@ -404,7 +439,8 @@ void CpuExecutor::ProjectLogits(TeamMember& me, const StepBatch& batch,
   me.ForEach(n_items, [&](size_t item) {
     const Range tiles = RangeOf(n_tiles, item, n_items);
     Multiply(matrix, {tiles.begin, std::min(tiles.end, n_whole_tiles)},
-             x.view(), n_rows, logits.data(), vocab, nullptr);
+             x.view(), n_rows, logits.data() + tiles.begin * kTileRows, vocab,
+             nullptr);
     if (tiles.end <= n_whole_tiles) return;
     // Kernels write whole tiles; the last one would run into the next row.
     const size_t first = n_whole_tiles * kTileRows;
@@ -434,7 +470,7 @@ const uint8_t* CpuExecutor::FeedForwardBegin(const TeamMember& me,
   const size_t n_items = CountFeedForwardItems(layer);
   const size_t item = me.ShareOf(n_items).begin;
   return layer.gate.row_tile(
-      RangeOf(layer.gate.n_row_tiles(), item, n_items).begin);
+      kHiddenTiles * RangeOf(CountHiddenTiles(layer), item, n_items).begin);
 }
 
 const uint8_t* CpuExecutor::ProductBegin(const TeamMember& me,
@@ -459,7 +495,7 @@ void CpuExecutor::Multiply(const WeightMatrix& matrix, Range tiles,
   args.quantized = x.quantized();
   args.x = x.f32();
   args.x_stride = x.stride();
-  args.y = y + tiles.begin * kTileRows;
+  args.y = y;
   args.y_stride = y_stride;
   args.next = next;
   kernels_.matmul[static_cast<size_t>(matrix.format)](args);
@@ -471,8 +507,9 @@ void CpuExecutor::MultiplyPair(const WeightMatrix& matrix,
                                float* y_partner, size_t y_stride,
                                const uint8_t* next) const {
   for (size_t i = tiles.begin; i < tiles.end; ++i) {
-    Multiply(matrix, {i, i + 1}, x, n_tokens_, y, y_stride, nullptr);
-    Multiply(partner, {i, i + 1}, x, n_tokens_, y_partner, y_stride,
+    const size_t row = (i - tiles.begin) * kTileRows;
+    Multiply(matrix, {i, i + 1}, x, n_tokens_, y + row, y_stride, nullptr);
+    Multiply(partner, {i, i + 1}, x, n_tokens_, y_partner + row, y_stride,
              i + 1 == tiles.end ? next : nullptr);
   }
 }
@@ -483,11 +520,14 @@ uint64_t CpuExecutorWorkingBytes(const Architecture& a,
                                  const CpuExecutorOptions& options) {
   const uint64_t row_floats = 2 * PaddedRows(a.n_embd) + QkvColumns(a) +
                               uint64_t{a.n_heads} * a.head_dim +
-                              2 * PaddedRows(a.n_ff) + a.rope.n_rotated +
-                              kTileRows;
-  const uint64_t row_bytes = ActivationRows::RowBytes(WidestInput(a));
-  return options.max_step_tokens * (row_floats * sizeof(float) + row_bytes) +
-         options.team->n_threads() * row_bytes;
+                              a.rope.n_rotated + kTileRows;
+  const uint64_t input_bytes = ActivationRows::RowBytes(WidestInput(a));
+  const uint64_t row_bytes = row_floats * sizeof(float) + input_bytes +
+                             ActivationRows::RowBytes(a.n_ff);
+  const uint64_t member_row_bytes = 2 * kTileColumns * sizeof(float);
+  return options.max_step_tokens *
+             (row_bytes + options.team->n_threads() * member_row_bytes) +
+         options.team->n_threads() * input_bytes;
 }
 
 std::unique_ptr<Executor> MakeCpuExecutor(Architecture architecture,
