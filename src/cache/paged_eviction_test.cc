@@ -11,6 +11,7 @@
 
 #include "cache/observed_queries.h"
 #include "cache/paged_kv_cache.h"
+#include "cache/sequence_pages.h"
 #include "kernels/kernel_table.h"
 #include "testing/cache_driver.h"
 
@@ -310,6 +311,54 @@ TEST(PagedEvictionTest, DenseLayersKeepEverythingInsideTheCap) {
   }
   EXPECT_LE(cache.Stats(sequence.id).resident_bytes_max,
             cache.Stats(sequence.id).budget_bytes);
+}
+
+// Pages of all lanes.
+uint32_t CountPages(const PagedKvCache& cache, SequenceId id) {
+  uint32_t n_pages = 0;
+  for (uint32_t layer = 0; layer < kShape.n_layers; ++layer) {
+    for (uint32_t head = 0; head < kShape.n_kv_heads; ++head) {
+      n_pages += static_cast<uint32_t>(
+          PagesOf(cache.ResidentPositions(id, layer, head).size()));
+    }
+  }
+  return n_pages;
+}
+
+// What makes a step late: reading more, or moving more, than the others do.
+TEST(PagedEvictionTest, TwoThousandStepsAtAFullBudgetReadAndMoveTheSame) {
+  SequenceOptions options = Evicting(PolicyName::kLookahead, 256);
+  options.prompt_tokens = 300;
+  options.max_new_tokens = 2100;
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  DrivenSequence sequence = drive.Add(options, 7);
+  drive.Prefill(sequence, 304, 64);
+  for (uint32_t i = 0; i < 2 * kPageTokens; ++i) drive.Step(sequence, 1);
+
+  constexpr uint32_t kLanes = kShape.n_lanes();
+  const uint64_t page_bytes = kShape.page_bytes(KvType::kF16);
+  const uint64_t read_before = cache.Stats(sequence.id).read_bytes_last_step;
+  uint32_t n_pages = CountPages(cache, sequence.id);
+  uint32_t evicted_in_turn = 0;
+  for (uint32_t step = 0; step < 2000; ++step) {
+    const uint32_t n_opened =
+        SequencePages::PagesToOpen(sequence.n_tokens, 1) * kLanes;
+    ASSERT_FALSE(drive.Step(sequence, 1).empty());
+    const uint64_t read = cache.Stats(sequence.id).read_bytes_last_step;
+    // One page in each lane is being filled while another is on its way out.
+    ASSERT_LE(std::max(read, read_before) - std::min(read, read_before),
+              kLanes * page_bytes)
+        << step;
+    const uint32_t n_left = n_pages + n_opened - CountPages(cache, sequence.id);
+    n_pages = CountPages(cache, sequence.id);
+    // Lanes take turns, sixteen steps long.
+    ASSERT_LE(n_left, CeilDiv(kLanes, kPageTokens) + 1) << step;
+    evicted_in_turn += n_left;
+    if (step % kPageTokens != kPageTokens - 1) continue;
+    ASSERT_EQ(evicted_in_turn, kLanes) << step;
+    evicted_in_turn = 0;
+  }
 }
 
 TEST(PagedEvictionTest, NumberOfThreadsChangesNeitherTextNorEvictions) {

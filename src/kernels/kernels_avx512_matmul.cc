@@ -49,6 +49,11 @@ inline void PrefetchAhead(const Tile* tile, const ReadAhead& read) {
   asm volatile("" ::: "memory");
 }
 
+// What assembly may read behind a pointer, for the compiler to know: any number
+// of elements would do.
+template <typename T>
+using WholeRows = T[1 << 24];
+
 // Quantised activations of a block of tokens, at one tile of 32 columns.
 //
 // offset[i]: how far, in bytes, the scales of token i lie behind those of the
@@ -92,7 +97,7 @@ struct TokensAt {
                  : [sum] "=v"(sum)
                  : [sums] "r"(sums), [offset] "r"(offset[i]),
                    [at] "i"(kHalf * sizeof(float)),
-                   "m"(*reinterpret_cast<const float(*)[]>(sums)));
+                   "m"(*reinterpret_cast<const WholeRows<float>*>(sums)));
     return sum;
   }
   __m512 Sum(int i) const { return _mm512_add_ps(Sum<0>(i), Sum<1>(i)); }
@@ -112,7 +117,7 @@ inline __m512i AddDot(__m512i sum, __m512i bytes, const int8_t* x,
   asm("vpdpbusd %c[at](%[x],%[offset],8)%{1to16%}, %[bytes], %[sum]"
       : [sum] "+v"(sum)
       : [bytes] "v"(bytes), [x] "r"(x), [offset] "r"(offset), [at] "i"(kAt),
-        "m"(*reinterpret_cast<const int8_t(*)[]>(x)));
+        "m"(*reinterpret_cast<const WholeRows<int8_t>*>(x)));
   return sum;
 }
 

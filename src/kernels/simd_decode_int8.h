@@ -228,25 +228,27 @@ class ChunkReader<KvType::kInt8, kGroup> {
         q_(run, q) {}
 
   void Logits(const Chunk& chunk, float* logits, size_t stride) const {
-    const auto [exact, rest] = Split(chunk);
-    if (exact.n_pages > 0) exact_.Logits(exact, logits, stride);
-    logits += exact.n_pages * kPageSlots;
-    ForPages(rest.n_pages, [&]<int kPages>(uint32_t i) {
-      Int8PageLogits<kGroup, kPages>(run_, rest, i, q_, logits + i * kPageSlots,
-                                     stride);
+    const Parts parts = Split(chunk);
+    if (parts.exact.n_pages > 0) exact_.Logits(parts.exact, logits, stride);
+    logits += parts.exact.n_pages * kPageSlots;
+    ForPages(parts.rest.n_pages, [&]<int kPages>(uint32_t i) {
+      Int8PageLogits<kGroup, kPages>(run_, parts.rest, i, q_,
+                                     logits + i * kPageSlots, stride);
     });
   }
 
   void AddValues(const Chunk& chunk, const float* p, size_t p_stride,
                  float* o) const {
-    const auto [exact, rest] = Split(chunk);
-    if (exact.n_pages > 0) exact_.AddValues(exact, p, p_stride, o);
-    if (rest.n_pages == 0) return;
+    const Parts parts = Split(chunk);
+    if (parts.exact.n_pages > 0) {
+      exact_.AddValues(parts.exact, p, p_stride, o);
+    }
+    if (parts.rest.n_pages == 0) return;
     const IntegerWeights<kGroup> weights(
-        run_, rest, p + exact.n_pages * kPageSlots, p_stride);
+        run_, parts.rest, p + parts.exact.n_pages * kPageSlots, p_stride);
     ForColumns<Simd::kMaxSums / kGroup>(
         run_.head_dim, [&]<int kVectors>(uint32_t column) {
-          Int8AddValues<kGroup, kVectors>(run_, rest, weights, column, o);
+          Int8AddValues<kGroup, kVectors>(run_, parts.rest, weights, column, o);
         });
   }
 
