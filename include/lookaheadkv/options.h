@@ -43,10 +43,12 @@ enum class LaneSpreadMode {
   kMass,   // in proportion to the lane's contestable attention mass
 };
 
-// Precision of the activations that meet quantised weights.
+// Precision of the activations that meet quantised weights, and of attention in
+// prefill.
 enum class ActivationPrecision {
-  kAuto,  // 16 bit while decoding, 8 bit in prefill
-  kHigh,  // 16 bit everywhere
+  kAuto,  // 16 bit while decoding; in prefill 8 bit, attention in bf16 where
+          // the processor multiplies that
+  kHigh,  // 16 bit everywhere, attention in f32
 };
 
 // How much memory a sequence's KV may take.

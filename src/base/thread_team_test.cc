@@ -172,6 +172,25 @@ TEST(ThreadTeamTest, SharesCoverEverythingOnce) {
   }
 }
 
+TEST(ThreadTeamTest, AMemberGoesOnToTheEndOfItsShareAndNoFurther) {
+  const auto count_going_on = [](TeamMember& me, size_t n_items) {
+    size_t n = 0;
+    for (size_t item = 0; item < n_items; ++item) {
+      n += me.GoesOnAfter(item, n_items);
+    }
+    return n;
+  };
+  ThreadTeam one(1);
+  one.Run([&](TeamMember& me) { EXPECT_EQ(count_going_on(me, 7), 6u); });
+  ThreadTeam three(3);
+  three.Run([&](TeamMember& me) {
+    // Shares of 2, 2 and 3 items; of none and one.
+    EXPECT_EQ(count_going_on(me, 7), me.index() == 2 ? 2u : 1u);
+    EXPECT_FALSE(me.GoesOnAfter(1, 7) && me.index() != 0);
+    EXPECT_EQ(count_going_on(me, 2), 0u);
+  });
+}
+
 // Sanitizers map memory of their own for every thread and end the process when
 // they get none.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

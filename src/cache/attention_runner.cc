@@ -53,6 +53,7 @@ AttentionRunner::AttentionRunner(const KvShape& shape,
       prefill_(prefill),
       block_queries_(std::max(1u, kPrefillRows / shape.group)),
       block_rows_(block_queries_ * shape.group),
+      observed_rows_(std::min(block_queries_, kWaveRows) * shape.group),
       members_(max_threads) {
   static_assert(kRunSlots % kAttendChunkSlots == 0);
   for (Member& member : members_) {
@@ -103,8 +104,8 @@ void AttentionRunner::AllocateMasses(uint32_t n_parts, size_t slot_stride,
   wave_max_ = AlignedBuffer<float>(n_rows * slot_stride);
   wave_mean_ = AlignedBuffer<float>(n_rows * slot_stride);
   for (Member& member : members_) {
-    member.p = AlignedBuffer<float>(block_rows_ * slot_stride);
-    member.p_max = AlignedBuffer<float>(block_rows_ * chunk_stride);
+    member.p = AlignedBuffer<float>(observed_rows_ * slot_stride);
+    member.p_max = AlignedBuffer<float>(observed_rows_ * chunk_stride);
     member.mass_max = AlignedBuffer<float>(slot_stride);
     member.mass_mean = AlignedBuffer<float>(slot_stride);
   }
@@ -287,13 +288,15 @@ void AttentionRunner::AttendPrefill(TeamMember& me, const StepPart& part,
   for (QueryRange wave; wave.end < part.n_tokens;) {
     wave = observes ? tokens.NextWave(wave.end, kWaveRows)
                     : QueryRange{0, part.n_tokens};
-    const uint32_t n_blocks = CeilDiv(wave.end - wave.begin, block_queries_);
+    const uint32_t block_queries =
+        BlockQueries(wave.end - wave.begin, me.n_members());
+    const uint32_t n_blocks = CeilDiv(wave.end - wave.begin, block_queries);
     me.ForEach(size_t{n_blocks} * shape_.n_kv_heads, [&](size_t item) {
       // All blocks of a lane in a row: its pages stay in the cache.
       const uint32_t block = static_cast<uint32_t>(item % n_blocks);
-      const uint32_t begin = wave.begin + block * block_queries_;
+      const uint32_t begin = wave.begin + block * block_queries;
       PrefillBlock(mine, part, static_cast<uint32_t>(item / n_blocks),
-                   {begin, std::min(begin + block_queries_, wave.end)}, wave,
+                   {begin, std::min(begin + block_queries, wave.end)}, wave,
                    call);
     });
     if (!observes) continue;
@@ -301,6 +304,16 @@ void AttentionRunner::AttendPrefill(TeamMember& me, const StepPart& part,
       ObserveWave(part, static_cast<uint32_t>(head), wave, call);
     });
   }
+}
+
+// A wave is short, a chunk is not: a few items for each member, but none larger
+// than what a kernel takes at once. (Results do not depend on the cut.)
+uint32_t AttentionRunner::BlockQueries(uint32_t n_queries,
+                                       uint32_t n_members) const {
+  constexpr uint32_t kItemsPerMember = 4;
+  return std::clamp(
+      CeilDiv(n_queries * shape_.n_kv_heads, kItemsPerMember * n_members), 1u,
+      block_queries_);
 }
 
 void AttentionRunner::PrefillBlock(Member& mine, const StepPart& part,
@@ -317,7 +330,7 @@ void AttentionRunner::PrefillBlock(Member& mine, const StepPart& part,
                call.q.stride, n_queries, mine.q.data());
 
   const NewTokens tokens(part);
-  uint32_t observed[kPrefillRows];
+  uint32_t observed[kWaveRows];
   uint32_t n_observed = 0;
   if (call.Observes(part)) {
     for (uint32_t t = block.begin; t < block.end; ++t) {

@@ -58,7 +58,7 @@ class AttentionRunner {
   // Without memory for it the old room stays usable.
   void Reserve(uint32_t n_slots, uint32_t n_parts);
   // From now on queries are observed: makes room for their probabilities, too.
-  // (A cache that keeps everything needs none: 17 MiB for 8 KV heads of 8,192
+  // (A cache that keeps everything needs none: 13 MiB for 8 KV heads of 8,192
   // slots.)
   void ReserveMasses();
   // Bytes reserved; the system gives them as they are used.
@@ -89,8 +89,8 @@ class AttentionRunner {
   struct alignas(64) Member {
     AlignedBuffer<float> q;          // [block_rows, head_dim] scaled queries
     AlignedBuffer<float> scratch;    // of attend_prefill
-    AlignedBuffer<float> p;          // [block_rows, slot_stride]
-    AlignedBuffer<float> p_max;      // [block_rows, chunk_stride]
+    AlignedBuffer<float> p;          // [observed_rows, slot_stride]
+    AlignedBuffer<float> p_max;      // [observed_rows, chunk_stride]
     AlignedBuffer<float> m;          // [block_rows]
     AlignedBuffer<float> l;          // [block_rows]
     AlignedBuffer<float> mass_max;   // [slot_stride]
@@ -119,6 +119,9 @@ class AttentionRunner {
   void MergeRuns(Member& mine, const LaneRun& item, const Call& call);
 
   void AttendPrefill(TeamMember& me, const StepPart& part, const Call& call);
+  // Query tokens of one item, when n_queries of each KV head are to be shared
+  // out.
+  uint32_t BlockQueries(uint32_t n_queries, uint32_t n_members) const;
   void PrefillBlock(Member& mine, const StepPart& part, uint32_t kv_head,
                     QueryRange block, QueryRange wave, const Call& call);
   void ObserveWave(const StepPart& part, uint32_t kv_head, QueryRange wave,
@@ -147,8 +150,9 @@ class AttentionRunner {
   const KvShape shape_;
   const KernelTable& kernels_;
   const PrefillProducts prefill_;
-  const uint32_t block_queries_;  // query tokens of one prefill item
+  const uint32_t block_queries_;  // most query tokens of one prefill item
   const uint32_t block_rows_;     // the same times group
+  const uint32_t observed_rows_;  // most rows of it that are kept
   std::vector<Member> members_;
   bool keeps_masses_ = false;
   uint32_t slot_capacity_ = 0;

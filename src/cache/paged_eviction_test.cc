@@ -325,8 +325,8 @@ uint32_t CountPages(const PagedKvCache& cache, SequenceId id) {
   return n_pages;
 }
 
-// What makes a step late: reading more, or moving more, than the others do.
-TEST(PagedEvictionTest, TwoThousandStepsAtAFullBudgetReadAndMoveTheSame) {
+// What makes a step late: reading more, or evicting more, than the others do.
+TEST(PagedEvictionTest, TwoThousandStepsAtAFullBudgetReadAndEvictTheSame) {
   SequenceOptions options = Evicting(PolicyName::kLookahead, 256);
   options.prompt_tokens = 300;
   options.max_new_tokens = 2100;

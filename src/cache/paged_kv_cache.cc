@@ -13,7 +13,7 @@ PagedKvCache::PagedKvCache(const KvShape& shape,
     : shape_(shape),
       options_(options),
       attention_(shape, *options.kernels, options.max_threads,
-                 options.prefill),
+                 options.prefill_products),
       plan_scratch_(options.max_threads) {
   CHECK(shape.n_lanes() > 0 && shape.group > 0);
   CHECK(shape.head_dim > 0 && shape.head_dim % kPageTokens == 0);

@@ -37,7 +37,10 @@ struct PagedKvCacheOptions {
   const KernelTable* kernels = nullptr;
   // The largest team that will call: scratch is made per member.
   uint32_t max_threads = 1;
-  PrefillProducts prefill = PrefillProducts::kF32;
+  // Of attention of several new tokens: kBF16 for whoever computes their
+  // queries and keys with 8-bit activations, whose rounding is 30 times as
+  // large.
+  PrefillProducts prefill_products = PrefillProducts::kF32;
   // For window keys that say `auto`: the longest sequence of the model, and the
   // memory that KV may live in.
   uint64_t max_seq_tokens = 0;

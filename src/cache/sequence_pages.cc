@@ -150,7 +150,7 @@ uint32_t SequencePages::CompactLane(uint32_t lane, uint32_t end_page,
        ++i) {
     const PageId from = table.page_id(i);
     if (static_cast<uint32_t>(from) < end_page) continue;
-    const PageId to = pool_.Take();
+    const PageId to = pool_.TakeFor(lane, end_page);
     std::memcpy(pool_.PageData(to), pool_.PageData(from), pool_.page_bytes());
     table.Relocate(i, to);
     pool_.Give(from);

@@ -79,8 +79,7 @@ TEST_P(SequencePagesCompactTest, EmptiesSlabsAndKeepsPayloads) {
       pages.Remove(lane, rng() % pages.table(lane).n_pages());
     }
   }
-  const uint32_t enough = pages.pool().SlabsOf(
-      pages.pool().n_used() + pages.n_lanes() * PageAllocator::kExtentPages);
+  const uint32_t enough = SlabsThatSuffice(pages);
   EXPECT_GT(pages.pool().n_slabs_in_use(), enough + 1);
   uint32_t before = pages.pool().n_used();
   for (int i = 0; i < 1000; ++i) pages.Compact();

@@ -66,7 +66,9 @@ std::string RowsAsText(const std::vector<SpeedRow>& rows) {
          KvTypeText(row.kv_type), FormatFixed(row.tokens_per_second, 1),
          if_decode(FormatFixed(row.step.p50_us / 1000, 2)),
          if_decode(FormatFixed(row.step.p99_us / 1000, 2)),
-         if_decode(FormatFixed(row.step_cpu.p99_us / row.step_cpu.p50_us, 2)),
+         if_decode(
+             decode ? FormatFixed(row.step_cpu.p99_us / row.step_cpu.p50_us, 2)
+                    : ""),
          if_decode(FormatPercent(row.policy_share)),
          FormatFixed(row.stream_gb_s, 1)});
   }

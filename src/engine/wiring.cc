@@ -150,9 +150,9 @@ Result<std::unique_ptr<Engine::State>> Load(const EngineOptions& options) {
   PagedKvCacheOptions cache;
   cache.kernels = *kernels;
   cache.max_threads = *n_threads;
-  cache.prefill = options.activations == ActivationPrecision::kHigh
-                      ? PrefillProducts::kF32
-                      : PrefillProducts::kBF16;
+  cache.prefill_products = options.activations == ActivationPrecision::kHigh
+                               ? PrefillProducts::kF32
+                               : PrefillProducts::kBF16;
   cache.max_seq_tokens = options.ctx_tokens > 0
                              ? options.ctx_tokens
                              : architecture->trained_context_tokens;

@@ -34,9 +34,9 @@ std::vector<int32_t> MakeTokens(const SpeedOptions& options,
 uint32_t PromptOf(uint32_t depth_tokens) { return std::max(depth_tokens, 1u); }
 
 // Takes memory from the system and gives it back. A virtual machine may have to
-// get from its host what nobody has used for some seconds: 192 MiB took 1,475
-// ms the first and 24 ms the second time, as long as a prompt of 2,048 tokens.
-// A process that serves one request after another pays for it once.
+// get from its host what nobody has used for some seconds: on one, 192 MiB took
+// 1,475 ms (as long as a prompt of 2,048 tokens) the first time and 24 ms the
+// second. A process that serves one request after another pays for it once.
 void TouchMemory(uint64_t n_bytes) {
   constexpr size_t kSystemPageBytes = 4096;
   AlignedBuffer<uint8_t> memory(n_bytes);

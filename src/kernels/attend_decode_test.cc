@@ -26,7 +26,10 @@ struct Decoded {
       p.assign(group * n_padded, -1.0f);
       p_max.assign(group * n_chunks, -1.0f);
     }
+    // Prefetching it changes nothing.
+    const PageRun next = lane.Run(std::min(n_slots, 40u));
     AttendDecodeArgs args = {.run = lane.Run(n_slots),
+                             .next = keep_p ? nullptr : &next,
                              .group = group,
                              .q = q.data(),
                              .m = m.data(),

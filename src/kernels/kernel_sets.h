@@ -13,14 +13,14 @@ void FillAvx2Kernels(KernelTable* table);
 void FillAvx512Kernels(KernelTable* table);
 
 // A set spans three files: rows (and the function above), matrix products and
-// attention. Each of these fills the members of its file.
+// attention. Each of these fills the members of its file. AVX-512 has a fourth,
+// for processors with bf16.
 void AddScalarMatmul(KernelTable* table);
 void AddScalarAttention(KernelTable* table);
 void AddAvx2Matmul(KernelTable* table);
 void AddAvx2Attention(KernelTable* table);
 void AddAvx512Matmul(KernelTable* table);
 void AddAvx512Attention(KernelTable* table);
-// In place of what AddAvx512Attention took for want of bf16 products.
 void AddAvx512BF16Prefill(KernelTable* table);
 
 }  // namespace lkv

@@ -87,8 +87,8 @@ struct PageRun {
 struct AttendDecodeArgs {
   PageRun run;
   // What the same thread reads next, or nullptr: prefetched towards the end of
-  // `run`. Without it a run of 512 slots is read at three quarters of the speed
-  // of a long one, because nobody has prefetched its first pages.
+  // `run`. Without it nobody would have prefetched the first pages of a run,
+  // which are half of its 512 slots.
   const PageRun* next = nullptr;
   uint32_t group;
   const float* q;  // [group, head_dim], already scaled by 1/sqrt(head_dim)
@@ -136,10 +136,12 @@ struct AttendPrefillArgs {
 inline constexpr uint32_t kPrefillRows = 144;
 
 // Floats of scratch for AttendPrefillArgs: the logits and 16-bit probabilities
-// of 48 rows and one chunk; of all rows the output and the 16-bit query; and
+// of some rows and one chunk; of all rows the output and the 16-bit query; and
 // the keys and values of a chunk in 16 bits.
+inline constexpr uint32_t kPrefillScratchRows = 48;
 inline constexpr size_t AttendPrefillScratch(uint32_t head_dim) {
-  return (size_t{48} * kAttendChunkSlots + size_t{kPrefillRows} * head_dim) *
+  return (size_t{kPrefillScratchRows} * kAttendChunkSlots +
+          size_t{kPrefillRows} * head_dim) *
              3 / 2 +
          size_t{kAttendChunkSlots} * head_dim;
 }

@@ -42,6 +42,7 @@ TEST(KernelTableTest, EverySetIsComplete) {
       EXPECT_NE(set->write_slot[type], nullptr) << set->name;
       EXPECT_NE(set->attend_decode[type], nullptr) << set->name;
       EXPECT_NE(set->attend_prefill[type], nullptr) << set->name;
+      EXPECT_NE(set->attend_prefill_bf16[type], nullptr) << set->name;
       EXPECT_NE(set->value_stats[type], nullptr) << set->name;
     }
     EXPECT_NE(set->reduce_mass, nullptr) << set->name;

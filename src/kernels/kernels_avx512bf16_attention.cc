@@ -3,10 +3,9 @@
 // chunks it shares. For processors with AVX512_BF16.
 //
 // Query, keys, probabilities and values are rounded to 8 bits of mantissa, as
-// the activations of prefill are in its matrix products. Keys have large means
-// in a few dimensions, whose rounding would be as large as the differences
-// between the others; a constant taken from all keys changes no softmax, so
-// they are read less run.key_offset.
+// the activations of prefill are in its matrix products. Keys of int8 are
+// stored less run.key_offset; it is left out here, because a constant taken
+// from all keys changes no softmax, and taken from the exact ones, too.
 #include "kernels/avx512_simd.h"
 #include "kernels/kernel_sets.h"
 #include "kernels/simd_attend_prefill.h"
@@ -81,7 +80,8 @@ constexpr uint32_t kBlocks = kPrefillRows / kBlockRows;
 static_assert(kPrefillRows % kBlockRows == 0);
 static_assert(kBlockRows % kLogitRows == 0 && kBlockRows % kOutputRows == 0);
 
-// Parts of the scratch.
+// Parts of the scratch: AttendPrefillScratch counts them.
+static_assert(kBlockRows == kPrefillScratchRows);
 struct Scratch {
   float* logits;      // [kBlockRows, kAttendChunkSlots]
   float* o;           // [kPrefillRows, head_dim]

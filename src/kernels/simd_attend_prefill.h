@@ -51,6 +51,7 @@ struct PrefillRows {
 // cache.
 constexpr uint32_t kF32Rows = 24;
 static_assert(kPrefillRows % kF32Rows == 0);
+static_assert(kF32Rows <= kPrefillScratchRows);  // and with it all parts below
 
 // A block of rows and its parts of the scratch.
 struct PrefillBlock : PrefillRows<kF32Rows> {
@@ -208,15 +209,10 @@ inline void PagesValues(const PageRun& run, uint32_t page, uint32_t n_slots,
   for (uint32_t r = 0; r < block.n_rows; r += Simd::kOutputRows) {
     const float* p_of_rows = p + r * kAttendChunkSlots;
     float* o = block.o + r * head_dim;
-    uint32_t column = 0;
-    for (; column + 4 * Simd::kLanes <= head_dim; column += 4 * Simd::kLanes) {
-      AddRowValues<4>(block.page + column, n_slots, head_dim, p_of_rows,
-                      o + column);
-    }
-    for (; column < head_dim; column += Simd::kLanes) {
-      AddRowValues<1>(block.page + column, n_slots, head_dim, p_of_rows,
-                      o + column);
-    }
+    ForColumns<4>(head_dim, [&]<int kVectors>(uint32_t column) {
+      AddRowValues<kVectors>(block.page + column, n_slots, head_dim, p_of_rows,
+                             o + column);
+    });
   }
 }
 

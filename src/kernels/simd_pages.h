@@ -70,16 +70,18 @@ struct Chunk {
   const char* const* ahead;
 };
 
-// The pages kPrefetchPages behind a chunk's own, in this run and on in the next
-// one; where there are none, a page that is in the cache.
+// The pages kPrefetchPages behind a chunk's own (in a shorter run, as many as
+// it has), in this run and on in the next one; where there are none, a page
+// that is in the cache.
 struct PagesAhead {
   const char* address[kChunkPages];
 
   PagesAhead(const PageRun& run, const PageRun* next, uint32_t first_page) {
     const uint32_t n_pages = PagesFor(run.n_slots);
     const uint32_t n_next = next != nullptr ? PagesFor(next->n_slots) : 0;
+    const uint32_t distance = AtMost(n_pages, kPrefetchPages);
     for (uint32_t i = 0; i < kChunkPages; ++i) {
-      const uint32_t page = first_page + i + kPrefetchPages;
+      const uint32_t page = first_page + i + distance;
       if (page < n_pages) {
         address[i] = PageAddress(run, page);
       } else if (page - n_pages < n_next) {

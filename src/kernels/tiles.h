@@ -7,7 +7,7 @@
 //
 // A matrix [n_rows, n_columns] is n_row_tiles = ceil(n_rows / 16) runs of
 // n_column_tiles = ceil(n_columns / 32) tiles; missing rows and columns are
-// zero. Plain data, no functions.
+// zero. Plain data, and what follows from a format alone.
 #pragma once
 
 #include <cstddef>

@@ -90,9 +90,9 @@ class CpuExecutor final : public Executor {
   void ProjectLogits(TeamMember& me, const StepBatch& batch,
                      std::span<float> logits);
 
-  // Where the weights of a member's share of a part begin. The part before
-  // prefetches them at its end: a decode step is over in the time that memory
-  // takes, unless it stands still between parts.
+  // Where the weights of a member's share of a part begin. The part before, if
+  // it is a product, prefetches them at its end: a decode step is over in the
+  // time that memory takes, unless it stands still between parts.
   const uint8_t* QkvBegin(const TeamMember& me,
                           const LayerWeights& layer) const;
   const uint8_t* FeedForwardBegin(const TeamMember& me,
@@ -390,6 +390,7 @@ void CpuExecutor::ComputeHidden(Member& mine, const LayerWeights& layer,
   float* gate = mine.gate.data();
   float* up = mine.up.data();
   const size_t n = n_tokens_ * kTileColumns;
+  // What no row tile writes meets weights of 0, but 0 times NaN is NaN.
   if (rows.end - rows.begin < kHiddenTiles) {
     std::fill_n(gate, n, 0.0f);
     std::fill_n(up, n, 0.0f);

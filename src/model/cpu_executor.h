@@ -26,8 +26,9 @@ struct CpuExecutorOptions {
 };
 
 // Bytes of working memory that MakeCpuExecutor allocates, and in how many
-// buffers that may be large.
-inline constexpr uint64_t kCpuExecutorBuffers = 14;
+// buffers that may be large: seven of f32, and twice the five of
+// ActivationRows.
+inline constexpr uint64_t kCpuExecutorBuffers = 17;
 uint64_t CpuExecutorWorkingBytes(const Architecture& architecture,
                                  const CpuExecutorOptions& options);
 

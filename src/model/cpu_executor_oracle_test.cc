@@ -93,6 +93,35 @@ std::vector<std::string> KernelSets() {
   return names;
 }
 
+// Widths that end within a tile: of rows, of columns, and of the pair of row
+// tiles that make one column tile of down. (Those of quantised types are whole
+// blocks of 32.)
+TEST(CpuExecutorTest, WidthsThatEndWithinATileAreExact) {
+  struct Widths {
+    ggml_type type;
+    uint32_t n_ff;
+  };
+  for (const auto& [type, n_ff] :
+       {Widths{GGML_TYPE_Q4_1, 288}, Widths{GGML_TYPE_Q8_0, 352},
+        Widths{GGML_TYPE_F16, 328}, Widths{GGML_TYPE_F16, 272}}) {
+    RandomModelOptions options = RandomModelOf("llama");
+    options.matrix_type = type;
+    options.n_ff = n_ff;
+    options.vocab_size = 333;
+    ComparedModel model(options, kTestTokens);
+    for (const std::string& kernels : KernelSets()) {
+      SCOPED_TRACE(kernels + " " + ggml_type_name(type) + " " +
+                   std::to_string(n_ff));
+      for (uint32_t chunk_tokens :
+           {uint32_t{1}, uint32_t{7}, uint32_t{kTestTokens}}) {
+        const LogitDistance distance = model.Cpu(
+            kernels.c_str(), ActivationPrecision::kHigh, chunk_tokens);
+        EXPECT_LE(distance.mean_kl, 1e-5);
+      }
+    }
+  }
+}
+
 class WeightTypeTest : public testing::TestWithParam<ggml_type> {};
 
 TEST_P(WeightTypeTest, CpuIsAsNearToTheReferenceAsLibllama) {

@@ -122,11 +122,11 @@ void ExpectNearReference(const std::string& model_path) {
           MakeCpuExecutor(*architecture, std::move(weights).value(), options);
       // As the engine puts them together.
       const bool high = activations == ActivationPrecision::kHigh;
-      PagedKvCache cache(
-          architecture->kv_shape(),
-          {.kernels = options.kernels,
-           .max_threads = team.n_threads(),
-           .prefill = high ? PrefillProducts::kF32 : PrefillProducts::kBF16});
+      PagedKvCache cache(architecture->kv_shape(),
+                         {.kernels = options.kernels,
+                          .max_threads = team.n_threads(),
+                          .prefill_products = high ? PrefillProducts::kF32
+                                                   : PrefillProducts::kBF16});
       return PrintAndAverage(std::string(*kernels) + " " + what, truth,
                              RunTexts(*executor, cache, texts, chunk_tokens),
                              vocab_size);

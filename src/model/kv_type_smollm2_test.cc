@@ -58,7 +58,7 @@ class KvTypeSmolLm2Test : public testing::Test {
       PagedKvCache cache(executor_->architecture().kv_shape(),
                          {.kernels = kernels_,
                           .max_threads = team_.n_threads(),
-                          .prefill = reading.prefill});
+                          .prefill_products = reading.prefill});
       return RunTokens(*executor_, cache, tokens, chunk_tokens, reading.type);
     };
     const LogitDistance result = MeasureDistance(
@@ -89,11 +89,16 @@ TEST_F(KvTypeSmolLm2Test, Int8IsNearToF16) {
   }
 }
 
-// 8-bit activations, with which they go together, are 30 times as far off.
+// 8-bit activations, with which they go together, are at 3e-3
+// (cpu_executor_smollm2_test).
 TEST_F(KvTypeSmolLm2Test, BF16ProductsInPrefillAreNearToF32) {
+  if (kernels_->attend_prefill_bf16[0] == kernels_->attend_prefill[0]) {
+    GTEST_SKIP() << "this processor multiplies no bf16";
+  }
   for (const std::string& text : texts_) {
     const LogitDistance f16 = Distance(text, kTextTokens, kChunkTokens, {},
                                        {.prefill = PrefillProducts::kBF16});
+    EXPECT_GT(f16.mean_kl, 0);  // bf16 was not f32
     EXPECT_LE(f16.mean_kl, 2e-4);
     EXPECT_GE(f16.top1_agreement, 0.99);
     const Reading int8 = {.type = KvTypeName::kInt8};

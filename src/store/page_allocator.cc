@@ -42,11 +42,15 @@ uint32_t PageAllocator::Take() {
   return page;
 }
 
-uint32_t PageAllocator::TakeFor(uint32_t owner) {
+uint32_t PageAllocator::TakeFor(uint32_t owner, uint32_t end) {
   CHECK(n_used_ < capacity_);
-  if (first_extent_[owner] == kNone) {
+  CHECK(owner < first_extent_.size());
+  const auto is_below = [&](uint32_t extent) {
+    return extent != kNone && (extent + 1) * kExtentPages <= end;
+  };
+  if (!is_below(first_extent_[owner])) {
     const uint32_t extent = FindFreeExtent();
-    if (extent == kNone) return Take();
+    if (!is_below(extent)) return Take();
     extents_[extent].owner = owner;
     Link(extent);
   }

@@ -3,13 +3,14 @@
 //
 // TakeFor() gives an owner pages out of its own extents: runs of kExtentPages
 // pages next to each other, of which it takes a new one when the old ones are
-// full. A page that an owner gave back is the first that it gets again, so a
-// lane in which pages leave and arrive for thousands of steps stays where it
-// is. Attention then streams memory instead of hopping through it: 0.88 of a
+// full. What it gives back it gets again, unless others had nowhere else to go;
+// so a lane in which pages leave and arrive for thousands of steps stays where
+// it is. Attention then streams memory instead of hopping through it: 0.88 of a
 // plain read, against 0.58 from pages in random order (one thread, f16, head
-// size 64, AMD Zen 4; extents of 8 pages: 0.80, of 32: 0.83). It is a wish, not
-// a reservation: without a free extent an owner gets the lowest free page,
-// whoever's extent it lies in, so all pages of the capacity can be used.
+// size 64, AMD Zen 4; `lkv bench kernels --filter decode/f16` has rows for
+// both). It is a wish, not a reservation: without a free extent an owner gets
+// the lowest free page, whoever's extent it lies in, so all pages of the
+// capacity can be used.
 //
 // Thread-compatible. Take, TakeFor and Give cost a few bit operations plus a
 // scan of one word per 4096 pages (Take) or per extent (the first one that is
@@ -33,8 +34,9 @@ class PageAllocator {
   // The lowest free page. Requires n_free() > 0.
   uint32_t Take();
   // The lowest free page of one of the owner's extents, of a new one, or of
-  // all. Requires n_free() > 0.
-  uint32_t TakeFor(uint32_t owner);
+  // all. Extents that reach beyond page `end` do not count. Requires
+  // n_free() > 0.
+  uint32_t TakeFor(uint32_t owner, uint32_t end = UINT32_MAX);
   // Requires a page that was taken and not given since.
   void Give(uint32_t page);
   // Requires capacity() <= capacity <= capacity_max().

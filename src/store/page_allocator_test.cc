@@ -44,7 +44,7 @@ TEST(PageAllocatorTest, WhatAnOwnerGaveItGetsAgain) {
   }
   for (uint32_t i : {3, 20, 4}) pages.Give(taken[i]);
   EXPECT_EQ(pages.TakeFor(1), taken[39] + kExtentPages + 1);
-  // Those of one extent in order; the one that was given first comes last.
+  // Extent by extent, the one that was full last first.
   EXPECT_EQ(pages.TakeFor(0), taken[20]);
   EXPECT_EQ(pages.TakeFor(0), taken[3]);
   EXPECT_EQ(pages.TakeFor(0), taken[4]);
@@ -70,6 +70,7 @@ TEST(PageAllocatorTest, AllPagesOfTheCapacityCanBeTaken) {
   EXPECT_EQ(*taken.rbegin(), kPages - 1);
   EXPECT_DEATH(pages.TakeFor(0), "");
   EXPECT_DEATH(pages.Take(), "");
+  EXPECT_DEATH(PageAllocator(16, 16, 1).TakeFor(1), "");
   pages.Grow(kPages + 1);
   EXPECT_EQ(pages.TakeFor(5), kPages);
 }
@@ -82,6 +83,23 @@ TEST(PageAllocatorTest, GivingAPageTwiceOrOneBehindTheCapacityIsOurBug) {
   EXPECT_DEATH(pages.Give(20), "");
   EXPECT_DEATH(pages.Grow(19), "");
   EXPECT_DEATH(pages.Grow(41), "");
+}
+
+TEST(PageAllocatorTest, AnEndKeepsPagesBelowIt) {
+  PageAllocator pages(6 * kExtentPages, 6 * kExtentPages, 2);
+  std::vector<uint32_t> taken;
+  for (uint32_t i = 0; i < 5 * kExtentPages; ++i) {
+    taken.push_back(pages.TakeFor(0));
+  }
+  // Its own hole is beyond the end, a whole extent below it is free.
+  pages.Give(taken.back());
+  for (uint32_t i = kExtentPages; i < 2 * kExtentPages; ++i) {
+    pages.Give(taken[i]);
+  }
+  EXPECT_EQ(pages.TakeFor(0, 3 * kExtentPages), kExtentPages);
+  EXPECT_EQ(pages.TakeFor(1, 3 * kExtentPages), kExtentPages + 1)
+      << "no extent below the end: the lowest page";
+  EXPECT_EQ(pages.TakeFor(1), 5 * kExtentPages);
 }
 
 // A full cache in which every owner gives one of its pages and takes one, for

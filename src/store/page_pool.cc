@@ -29,9 +29,10 @@ Result<PagePool> PagePool::Create(Options options) {
   if (options.capacity_pages_max == 0) {
     options.capacity_pages_max = options.capacity_pages;
   }
-  const auto& [page_bytes, capacity_pages, capacity_pages_max, n_owners] =
-      options;
-  CHECK(page_bytes > 0 && page_bytes % 64 == 0 && capacity_pages > 0);
+  const size_t page_bytes = options.page_bytes;
+  const uint32_t capacity_pages_max = options.capacity_pages_max;
+  CHECK(page_bytes > 0 && page_bytes % 64 == 0);
+  CHECK(options.capacity_pages > 0);
   const uint64_t machine_bytes = MachineBytes();
   if (page_bytes > machine_bytes / capacity_pages_max) {
     return OutOfMemory(

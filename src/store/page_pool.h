@@ -3,16 +3,16 @@
 //
 // Memory is taken from the system when a page is first written and given back
 // slab by slab, as soon as no page of a slab is in use. Low pages are taken
-// first, so that the upper slabs run empty. The range is contiguous, so a
+// first, low extents where owners have some, so that the upper slabs run empty.
+// The range is contiguous, so a
 // kernel finds page i at base() + i * page_bytes. Which page is next, and which
 // pages are near each other, is PageAllocator's.
 //
 // A slab is 2 MiB and lies in one huge page of the system where that is
 // possible: from pages of 4 KiB decode attention is 10 % slower (2,048 tokens
-// of SmolLM2). Small pools and a slab of
-// which a part lies beyond the capacity do without, so the system never holds
-// more than the capacity for a pool. A page whose size does not divide 2 MiB
-// may lie in two slabs.
+// of SmolLM2). Small pools and a slab of which a part lies beyond the capacity
+// do without, so the system never holds more than the capacity for a pool. A
+// page whose size does not divide 2 MiB may lie in two slabs.
 //
 // Thread-compatible. Take, TakeFor and Give cost what PageAllocator says; Give
 // makes a system call when it empties a slab.
@@ -50,8 +50,11 @@ class PagePool {
 
   // The lowest free page, contents undefined. Requires n_free() > 0.
   PageId Take() { return Use(allocator_.Take()); }
-  // One near the other pages of an owner. Requires n_free() > 0.
-  PageId TakeFor(uint32_t owner) { return Use(allocator_.TakeFor(owner)); }
+  // One near the other pages of an owner, below page `end` if there is one
+  // there. Requires n_free() > 0.
+  PageId TakeFor(uint32_t owner, uint32_t end = UINT32_MAX) {
+    return Use(allocator_.TakeFor(owner, end));
+  }
   // Requires a page that was taken and not given since.
   void Give(PageId id);
 
