@@ -130,7 +130,7 @@ uint64_t AttentionRunner::n_bytes() const {
 void AttentionRunner::BeginStep(std::span<const StepPart> parts) {
   CHECK(parts.size() <= part_capacity_);
   for (uint32_t layer = 0; layer < shape_.n_layers; ++layer) {
-    const std::span<uint32_t> first_item = FirstItems(layer);
+    uint32_t* first_item = &first_item_[layer * first_item_stride()];
     uint32_t n_items = 0;
     size_t pair = 0;
     for (const StepPart& part : parts) {
@@ -162,10 +162,7 @@ void AttentionRunner::AttendDecodes(TeamMember& me,
                                     std::span<const StepPart> parts,
                                     const Call& call) {
   Member& mine = MemberOf(me);
-  const size_t n_pairs = parts.size() * shape_.n_kv_heads;
-  const std::span<const uint32_t> first_item =
-      FirstItems(call.layer).first(n_pairs + 1);
-  const size_t n_items = first_item[n_pairs];
+  const size_t n_items = FirstItems(call.layer, parts.size()).back();
   me.ForEach(n_items, [&](size_t index) {
     const LaneRun item = LaneRunOf(parts, call.layer, index);
     PageRun next;
@@ -186,8 +183,7 @@ void AttentionRunner::AttendDecodes(TeamMember& me,
 
 AttentionRunner::LaneRun AttentionRunner::LaneRunOf(
     std::span<const StepPart> parts, uint32_t layer, size_t item) const {
-  const std::span<const uint32_t> first_item =
-      FirstItems(layer).first(parts.size() * shape_.n_kv_heads + 1);
+  const std::span<const uint32_t> first_item = FirstItems(layer, parts.size());
   const size_t pair =
       std::upper_bound(first_item.begin(), first_item.end(), item) -
       first_item.begin() - 1;

@@ -135,15 +135,11 @@ class AttentionRunner {
   Member& MemberOf(const TeamMember& me) { return members_[me.index()]; }
   // The decode items of one layer by (part, KV head) pair: pair i has the runs
   // [i] .. [i + 1]. Parts in prefill have none.
-  std::span<uint32_t> FirstItems(uint32_t layer) {
-    return std::span(first_item_)
-        .subspan(layer * n_first_items(), n_first_items());
+  std::span<const uint32_t> FirstItems(uint32_t layer, size_t n_parts) const {
+    return {&first_item_[layer * first_item_stride()],
+            n_parts * shape_.n_kv_heads + 1};
   }
-  std::span<const uint32_t> FirstItems(uint32_t layer) const {
-    return std::span(first_item_)
-        .subspan(layer * n_first_items(), n_first_items());
-  }
-  size_t n_first_items() const {
+  size_t first_item_stride() const {
     return size_t{part_capacity_} * shape_.n_kv_heads + 1;
   }
 

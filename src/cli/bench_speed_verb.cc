@@ -57,20 +57,20 @@ std::string RowsAsText(const std::vector<SpeedRow>& rows) {
                    {"stream GB/s", Align::kRight}});
   for (const SpeedRow& row : rows) {
     const bool decode = row.kind == SpeedRow::Kind::kDecode;
+    const double cpu_ratio =
+        decode ? row.step_cpu.p99_us / row.step_cpu.p50_us : 0;
     const auto if_decode = [&](std::string text) {
       return decode ? text : std::string("-");
     };
-    table.AddRow(
-        {KindText(row.kind), FormatCount(row.depth_tokens),
-         std::to_string(row.batch), FormatBudget(row.budget),
-         KvTypeText(row.kv_type), FormatFixed(row.tokens_per_second, 1),
-         if_decode(FormatFixed(row.step.p50_us / 1000, 2)),
-         if_decode(FormatFixed(row.step.p99_us / 1000, 2)),
-         if_decode(
-             decode ? FormatFixed(row.step_cpu.p99_us / row.step_cpu.p50_us, 2)
-                    : ""),
-         if_decode(FormatPercent(row.policy_share)),
-         FormatFixed(row.stream_gb_s, 1)});
+    table.AddRow({KindText(row.kind), FormatCount(row.depth_tokens),
+                  std::to_string(row.batch), FormatBudget(row.budget),
+                  KvTypeText(row.kv_type),
+                  FormatFixed(row.tokens_per_second, 1),
+                  if_decode(FormatFixed(row.step.p50_us / 1000, 2)),
+                  if_decode(FormatFixed(row.step.p99_us / 1000, 2)),
+                  if_decode(FormatFixed(cpu_ratio, 2)),
+                  if_decode(FormatPercent(row.policy_share)),
+                  FormatFixed(row.stream_gb_s, 1)});
   }
   return table.Print();
 }

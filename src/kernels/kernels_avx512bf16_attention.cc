@@ -39,9 +39,7 @@ inline void StorePairs(uint16_t* to, Pairs x) { _mm512_storeu_si512(to, x); }
 
 // The same pair in every lane.
 inline Pairs SetPairOf(const uint16_t* pair) {
-  int32_t bits;
-  __builtin_memcpy(&bits, pair, sizeof(bits));
-  return _mm512_set1_epi32(bits);
+  return Simd::SetPair(reinterpret_cast<const int16_t*>(pair));
 }
 
 inline Simd::F32 DotPairs(Simd::F32 sum, Pairs a, Pairs b) {
@@ -101,45 +99,13 @@ struct Scratch {
   }
 };
 
-// As RunningSoftmax, in powers of two.
-struct RunningSoftmax2 {
-  float max = kMinusInfinity;
-  Simd::F32 sum = Simd::Zero();
-
-  // Also writes the probabilities to p as bf16.
-  float AddChunk(float* logits, uint32_t n_valid, uint32_t n_padded,
-                 uint16_t* p) {
-    Fill(logits + n_valid, n_padded - n_valid, kMinusInfinity);
-    Simd::F32 top = Simd::Load(logits);
-    for (uint32_t i = Simd::kLanes; i < n_padded; i += Simd::kLanes) {
-      top = Simd::Max(top, Simd::Load(logits + i));
-    }
-    const float chunk_max = Simd::MaxOf(top);
-    float rescale = 1.0f;
-    if (chunk_max > max) {
-      rescale = _mm512_cvtss_f32(Exp2(Simd::Set(max - chunk_max)));
-      max = chunk_max;
-      sum = Simd::Mul(sum, Simd::Set(rescale));
-    }
-    const Simd::F32 max_of_all = Simd::Set(max);
-    for (uint32_t i = 0; i < n_padded; i += Simd::kLanes) {
-      const Simd::F32 weights =
-          Exp2(Simd::Sub(Simd::Load(logits + i), max_of_all));
-      Simd::Store(logits + i, weights);
-      StoreRounded(p + i, weights);
-      sum = Simd::Add(sum, weights);
-    }
-    return rescale;
-  }
-};
-
 // Logits are in powers of two.
 struct Block {
   PrefillRows<kBlockRows> rows;
   float* o;                  // [kBlockRows, head_dim]
   uint16_t* queries;         // [kBlockRows, head_dim]
   float offset[kBlockRows];  // the logit of key_offset
-  RunningSoftmax2 softmax[kBlockRows];
+  RunningSoftmax softmax[kBlockRows];
 
   // Rows [first_row + index * kBlockRows, ...).
   void Begin(const AttendPrefillArgs& args, const Scratch& scratch,
@@ -159,7 +125,7 @@ struct Block {
         dot = Simd::MulAdd(scaled, Simd::Load(args.run.key_offset + d), dot);
       }
       offset[r] = Simd::SumOf(dot);
-      softmax[r] = RunningSoftmax2();
+      softmax[r] = RunningSoftmax();
     }
   }
 
@@ -345,8 +311,8 @@ void ChunkLogits(const ChunkSlots& chunk, const Scratch& scratch,
   });
 }
 
-void ChunkSoftmax2(const AttendPrefillArgs& args, const ChunkSlots& chunk,
-                   const Scratch& scratch, uint32_t r, Block* block) {
+void ChunkSoftmax(const AttendPrefillArgs& args, const ChunkSlots& chunk,
+                  const Scratch& scratch, uint32_t r, Block* block) {
   const PrefillRows<kBlockRows>& rows = block->rows;
   float* logits = scratch.logits + r * kAttendChunkSlots;
   uint16_t* p = scratch.p + r * kAttendChunkSlots;
@@ -356,8 +322,9 @@ void ChunkSoftmax2(const AttendPrefillArgs& args, const ChunkSlots& chunk,
   } else {
     const uint32_t n_valid =
         AtMost(rows.visible[r] - chunk.first, chunk.n_padded());
-    const float rescale =
-        block->softmax[r].AddChunk(logits, n_valid, chunk.n_padded(), p);
+    const float rescale = block->softmax[r].AddChunk<Exp2>(
+        logits, n_valid, chunk.n_padded(),
+        [&](uint32_t i, Simd::F32 weights) { StoreRounded(p + i, weights); });
     if (rescale != 1.0f) {
       Multiply(block->o + r * args.run.head_dim, args.run.head_dim, rescale);
     }
@@ -403,7 +370,7 @@ void AttendRows(const AttendPrefillArgs& args, uint32_t first_row) {
       const ChunkSlots chunk(first, block.rows.n_visible);
       ChunkLogits(chunk, scratch, block, head_dim);
       for (uint32_t r = 0; r < block.rows.n_rows; ++r) {
-        ChunkSoftmax2(args, chunk, scratch, r, &block);
+        ChunkSoftmax(args, chunk, scratch, r, &block);
       }
       ChunkValues(chunk, scratch, block, head_dim);
     }

@@ -28,9 +28,11 @@ inline Simd::F32 Exp(Simd::F32 x) {
   return Simd::ScaleUnlessBelow(x, smallest, p, k);
 }
 
+// Of one number, kExp being Exp or one like it.
+template <Simd::F32 (*kExp)(Simd::F32) = Exp>
 inline float ExpOfOne(float x) {
   float lanes[Simd::kLanes];
-  Simd::Store(lanes, Exp(Simd::Set(x)));
+  Simd::Store(lanes, kExp(Simd::Set(x)));
   return lanes[0];
 }
 

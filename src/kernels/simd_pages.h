@@ -130,8 +130,11 @@ struct RunningSoftmax {
   // Turns the logits of one chunk, [n_padded] of which the first n_valid
   // count, into probabilities relative to the new maximum; those past n_valid
   // become 0. Returns the factor that earlier sums had to be multiplied by
-  // (`sum` already is). Requires n_valid > 0.
-  float AddChunk(float* logits, uint32_t n_valid, uint32_t n_padded) {
+  // (`sum` already is). Requires n_valid > 0. kExp: e or 2 to the power of a
+  // logit. also_store(i, p) gets the probabilities of slots [i, i + kLanes).
+  template <Simd::F32 (*kExp)(Simd::F32) = Exp, typename AlsoStore>
+  float AddChunk(float* logits, uint32_t n_valid, uint32_t n_padded,
+                 const AlsoStore& also_store) {
     for (uint32_t i = n_valid; i < n_padded; ++i) logits[i] = kMinusInfinity;
     Simd::F32 top = Simd::Load(logits);
     for (uint32_t i = Simd::kLanes; i < n_padded; i += Simd::kLanes) {
@@ -140,17 +143,21 @@ struct RunningSoftmax {
     float chunk_max = Simd::MaxOf(top);
     float rescale = 1.0f;
     if (chunk_max > max) {
-      rescale = ExpOfOne(max - chunk_max);  // 0 in the first chunk
+      rescale = ExpOfOne<kExp>(max - chunk_max);  // 0 in the first chunk
       max = chunk_max;
       sum = Simd::Mul(sum, Simd::Set(rescale));
     }
     const Simd::F32 max_of_all = Simd::Set(max);
     for (uint32_t i = 0; i < n_padded; i += Simd::kLanes) {
-      Simd::F32 p = Exp(Simd::Sub(Simd::Load(logits + i), max_of_all));
+      Simd::F32 p = kExp(Simd::Sub(Simd::Load(logits + i), max_of_all));
       Simd::Store(logits + i, p);
+      also_store(i, p);
       sum = Simd::Add(sum, p);
     }
     return rescale;
+  }
+  float AddChunk(float* logits, uint32_t n_valid, uint32_t n_padded) {
+    return AddChunk(logits, n_valid, n_padded, [](uint32_t, Simd::F32) {});
   }
 };
 

@@ -106,6 +106,11 @@ class CpuExecutor final : public Executor {
   void Multiply(const WeightMatrix& matrix, Range tiles,
                 const ActivationRows::View& x, size_t n_rows, float* y,
                 size_t y_stride, const uint8_t* next) const;
+  // The same for two matrices whose row tiles alternate.
+  void MultiplyPair(const WeightMatrix& matrix, const WeightMatrix& partner,
+                    Range tiles, const ActivationRows::View& x, float* y,
+                    float* y_partner, size_t y_stride,
+                    const uint8_t* next) const;
   // x += W a, for the residual stream x; view() gives the rows of a, within
   // items. `next` as above, after this part.
   template <typename ViewOf>
@@ -116,11 +121,6 @@ class CpuExecutor final : public Executor {
   void ComputeHidden(Member& mine, const LayerWeights& layer, size_t tile,
                      const ActivationRows::View& x,
                      const ActivationRows::View& hidden, const uint8_t* next);
-  // The same for two matrices whose row tiles alternate.
-  void MultiplyPair(const WeightMatrix& matrix, const WeightMatrix& partner,
-                    Range tiles, const ActivationRows::View& x, float* y,
-                    float* y_partner, size_t y_stride,
-                    const uint8_t* next) const;
   // Bias and per-head norm, and rotation, of one head of all tokens. `head` is
   // that of the first.
   void FinishHead(float* head, const std::vector<float>& bias, size_t head_at,
@@ -162,7 +162,7 @@ class CpuExecutor final : public Executor {
 //
 // Several rows are prepared together, in a phase of their own. A single one is
 // prepared by every member for itself, in its first item: 0.2 us against a
-// phase of 0.3 us, four times a layer.
+// phase of 0.3 us, three times a layer.
 template <typename Fill>
 class CpuExecutor::InputRows {
  public:
