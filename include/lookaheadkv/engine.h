@@ -82,6 +82,7 @@ struct SessionMemory {
   uint64_t budget_bytes = 0;        // hard cap on resident_bytes
   uint64_t resident_bytes = 0;      // keys, values and metadata now
   uint64_t resident_bytes_max = 0;  // the most at any moment
+  uint64_t shared_bytes = 0;        // of resident_bytes: held by forks, too
   uint64_t full_bytes = 0;          // what keeping everything would take
   uint64_t evicted_tokens = 0;      // mean over layers and heads
 };
@@ -101,6 +102,13 @@ class LKV_EXPORT Session {
                          const GenerateOptions& options,
                          const TextCallback& on_text,
                          const CancelCallback& cancelled);
+
+  // Another session that goes on from the same text, so that several questions
+  // can be asked about one document that was read once. Each of the two is what
+  // it would be if it had read the text alone, under a budget of its own; the
+  // text is in memory once. kOutOfMemory when there is none for what the new
+  // one may add.
+  Result<Session> Fork();
 
   SessionMemory memory() const;
 

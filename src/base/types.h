@@ -7,7 +7,6 @@
 
 namespace lkv {
 
-enum class PageId : uint32_t {};
 enum class SequenceId : uint32_t {};
 
 // Element type of cached keys and values.

@@ -24,9 +24,10 @@ bool WatchesPattern(const CacheOptions& options) {
 CacheCost CostOf(const KvShape& shape, const SequenceOptions& options,
                  const KernelTable& kernels) {
   const CacheOptions& cache = options.cache;
-  CacheCost cost{.type = KvTypeOf(cache),
-                 .page_metadata_bytes = PageTable::kBytesPerPage,
-                 .lane_metadata_bytes = sizeof(PageTable)};
+  CacheCost cost{
+      .type = KvTypeOf(cache),
+      .page_metadata_bytes = PageTable::kBytesPerPage + PagePool::kBytesPerPage,
+      .lane_metadata_bytes = sizeof(PageTable)};
   if (cost.type == KvType::kInt8 && cache.sink_tokens > 0) {
     const uint64_t longest_tokens = std::max<uint64_t>(
         uint64_t{options.prompt_tokens} + options.max_new_tokens,
@@ -138,10 +139,37 @@ CachedSequence::Judge::Judge(const KvShape& shape, const KernelTable& kernels,
               .floor_pages =
                   std::min(plan.protected_pages, plan.pages_per_lane - 1),
               .pages_per_lane = plan.pages_per_lane - 1}),
-      evidence(shape, kernels, ProtectedEndsOf(options.cache), *policy,
-               Detector(), spread),
-      evictor(shape, options, plan, window, pages, *policy, Detector(), spread,
-              evidence) {}
+      evidence(shape, kernels, ProtectedEndsOf(options.cache), Judges()),
+      evictor(shape, options, plan, window, Parts(pages)) {}
+
+CachedSequence::Judge::Judge(const Judge& other, SequencePages& pages)
+    : policy(other.policy->Clone()),
+      detector(other.detector),
+      spread(other.spread),
+      evidence(other.evidence, Judges()),
+      evictor(other.evictor, Parts(pages)) {}
+
+CachedSequence::CachedSequence(SequenceId id, const CachedSequence& other,
+                               SequencePages pages)
+    : id_(id),
+      shape_(other.shape_),
+      context_(other.context_),
+      options_(other.options_),
+      type_(other.type_),
+      plan_(other.plan_),
+      cost_(other.cost_),
+      pages_(std::move(pages)),
+      n_tokens_(other.n_tokens_),
+      resident_bytes_max_(ResidentBytes()) {
+  if (other.judge_.has_value()) judge_.emplace(*other.judge_, pages_);
+}
+
+Result<std::unique_ptr<CachedSequence>> CachedSequence::Fork(SequenceId id) {
+  Result<SequencePages> pages = pages_.Fork();
+  if (!pages.ok()) return pages.status();
+  return std::unique_ptr<CachedSequence>(
+      new CachedSequence(id, *this, *std::move(pages)));
+}
 
 Status CachedSequence::AnnounceTurn(uint32_t prompt_tokens,
                                     uint32_t max_new_tokens) {
@@ -178,6 +206,12 @@ SequenceStats CachedSequence::Stats() const {
   stats.fill_bytes = plan_.fill_bytes;
   stats.resident_bytes = ResidentBytes();
   stats.resident_bytes_max = resident_bytes_max_;
+  stats.shared_bytes = pages_.shared_bytes();
+  // Shared pages stay where they are when this sequence has evicted them.
+  const uint64_t kept_bytes =
+      stats.resident_bytes - (plan_.holds_whole_text ? 0 : stats.shared_bytes);
+  stats.growth_bytes =
+      plan_.fill_bytes - std::min(plan_.fill_bytes, kept_bytes);
   stats.metadata_bytes = cost_.MetadataBytes(shape_, n_pages);
   stats.full_bytes = n_tokens_ * shape_.bytes_per_token(type_) +
                      cost_.ExtraBytesForExact(shape_, PagesOf(n_tokens_));

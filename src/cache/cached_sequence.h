@@ -32,6 +32,10 @@ class CachedSequence {
       SequenceId id, const KvShape& shape, const KernelTable& kernels,
       const WindowContext& context, const SequenceOptions& options);
 
+  // Another sequence in the state of this one, which shares its pages; between
+  // steps.
+  Result<std::unique_ptr<CachedSequence>> Fork(SequenceId id);
+
   SequenceId id() const { return id_; }
   KvType type() const { return type_; }
   uint32_t n_tokens() const { return n_tokens_; }
@@ -68,9 +72,16 @@ class CachedSequence {
     Judge(const KvShape& shape, const KernelTable& kernels,
           const SequenceOptions& options, const BudgetPlan& plan,
           const WindowController::Options& window, SequencePages& pages);
+    Judge(const Judge& other, SequencePages& pages);
 
     PatternDetector* Detector() {
       return detector.has_value() ? &*detector : nullptr;
+    }
+    LaneEvidence::Judges Judges() {
+      return {policy.get(), Detector(), &spread};
+    }
+    Evictor::Parts Parts(SequencePages& pages) {
+      return {&pages, policy.get(), Detector(), &spread, &evidence};
     }
 
     std::unique_ptr<EvictionPolicy> policy;
@@ -83,6 +94,8 @@ class CachedSequence {
   CachedSequence(SequenceId id, const KvShape& shape,
                  const WindowContext& context, const SequenceOptions& options,
                  const BudgetPlan& plan, const CacheCost& cost,
+                 SequencePages pages);
+  CachedSequence(SequenceId id, const CachedSequence& other,
                  SequencePages pages);
 
   uint64_t ResidentBytes() const {

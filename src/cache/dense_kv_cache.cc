@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "cache/observed_queries.h"
@@ -36,6 +37,13 @@ Result<SequenceId> DenseKvCache::AddSequence(const SequenceOptions&) {
   Sequence& sequence = sequences_[id];
   sequence.keys.resize(shape_.n_lanes());
   sequence.values.resize(shape_.n_lanes());
+  return id;
+}
+
+Result<SequenceId> DenseKvCache::ForkSequence(SequenceId parent) {
+  const SequenceId id{next_id_++};
+  Sequence copy = Find(parent);
+  sequences_.emplace(id, std::move(copy));
   return id;
 }
 

@@ -24,6 +24,7 @@ class DenseKvCache final : public KvCache {
 
   const KvShape& shape() const override { return shape_; }
   Result<SequenceId> AddSequence(const SequenceOptions& options) override;
+  Result<SequenceId> ForkSequence(SequenceId parent) override;
   Status AnnounceTurn(SequenceId id, uint32_t prompt_tokens,
                       uint32_t max_new_tokens) override;
   void RemoveSequence(SequenceId id) override;

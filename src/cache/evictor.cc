@@ -20,9 +20,7 @@ void PlanScratch::Reserve(uint32_t n_pages) {
 
 Evictor::Evictor(const KvShape& shape, const SequenceOptions& options,
                  const BudgetPlan& plan,
-                 const WindowController::Options& window, SequencePages& pages,
-                 EvictionPolicy& policy, PatternDetector* detector,
-                 LaneSpread& spread, LaneEvidence& evidence)
+                 const WindowController::Options& window, const Parts& parts)
     : shape_(shape),
       options_(options.cache),
       pinned_(options.pinned),
@@ -31,11 +29,7 @@ Evictor::Evictor(const KvShape& shape, const SequenceOptions& options,
       n_sparse_(shape.n_lanes() - plan.n_dense_lanes),
       has_window_(HasWindowKeys(options.cache)),
       min_window_pages_(PagesOf(window.limits.min_tokens)),
-      pages_(pages),
-      policy_(policy),
-      detector_(detector),
-      spread_(spread),
-      evidence_(evidence),
+      parts_(parts),
       controller_(window),
       threshold_(options.cache.score_threshold_percentile, shape.n_lanes()),
       plans_(shape.n_lanes()),
@@ -47,13 +41,13 @@ bool Evictor::EvictsNothing(uint32_t n_tokens) const {
 
 // Dense lanes hold the whole text.
 uint32_t Evictor::SparsePages(uint32_t n_tokens) const {
-  return pages_.n_used() - plan_.n_dense_lanes * PagesOf(n_tokens);
+  return parts_.pages->n_used() - plan_.n_dense_lanes * PagesOf(n_tokens);
 }
 
 bool Evictor::HasRoom(uint32_t pages_to_open) const {
-  if (pages_.n_free() / shape_.n_lanes() < pages_to_open) return false;
+  if (parts_.pages->n_free() / shape_.n_lanes() < pages_to_open) return false;
   for (uint32_t lane = 0; lane < shape_.n_lanes(); ++lane) {
-    const PageTable& table = pages_.table(lane);
+    const PageTable& table = parts_.pages->table(lane);
     if (table.capacity() - table.n_pages() < pages_to_open) return false;
   }
   return true;
@@ -68,7 +62,7 @@ Status Evictor::MakeRoom(uint32_t n_tokens, uint32_t pages_to_open,
   }
   if (HasRoom(pages_to_open)) return {};
   for (uint32_t lane = plan_.n_dense_lanes; lane < shape_.n_lanes(); ++lane) {
-    const uint32_t n_pages = pages_.table(lane).n_pages();
+    const uint32_t n_pages = parts_.pages->table(lane).n_pages();
     const uint32_t keep = PagesToKeep(lane, pages_to_open);
     const uint32_t n = Choose(lane, n_tokens, keep, n_pages, scratch);
     Evict(lane, {scratch.victims.data(), n});
@@ -84,7 +78,7 @@ Status Evictor::MakeRoom(uint32_t n_tokens, uint32_t pages_to_open,
           std::to_string(plan_.text_tokens) +
           " tokens announced; raise the budget or announce more tokens");
     }
-    const uint32_t keep = pages_.table(lane).n_pages() - 1;
+    const uint32_t keep = parts_.pages->table(lane).n_pages() - 1;
     const uint32_t n = Choose(lane, n_tokens, keep, 1, scratch);
     Evict(lane, {scratch.victims.data(), n});
     if (n == 0) is_exhausted_[lane] = 1;
@@ -96,7 +90,7 @@ uint32_t Evictor::FullestLane() const {
   uint32_t fullest = shape_.n_lanes();
   uint32_t most = 0;
   for (uint32_t lane = plan_.n_dense_lanes; lane < shape_.n_lanes(); ++lane) {
-    const uint32_t n_pages = pages_.table(lane).n_pages();
+    const uint32_t n_pages = parts_.pages->table(lane).n_pages();
     if (is_exhausted_[lane] == 0 && n_pages > most) {
       most = n_pages;
       fullest = lane;
@@ -106,7 +100,7 @@ uint32_t Evictor::FullestLane() const {
 }
 
 uint32_t Evictor::PagesToKeep(uint32_t lane, uint32_t pages_to_open) const {
-  uint64_t target = spread_.target_pages(lane);
+  uint64_t target = parts_.spread->target_pages(lane);
   if (pages_to_open > 1) {
     // Targets leave room for one page per lane; a chunk needs more. Each lane
     // gives in proportion to what it has.
@@ -115,7 +109,7 @@ uint32_t Evictor::PagesToKeep(uint32_t lane, uint32_t pages_to_open) const {
         capacity - std::min(capacity, n_sparse_ * pages_to_open);
     if (total < target_total_) target = target * total / target_total_;
   }
-  const uint32_t lane_capacity = pages_.table(lane).capacity();
+  const uint32_t lane_capacity = parts_.pages->table(lane).capacity();
   const uint32_t room = std::min(lane_capacity, std::max(pages_to_open, 1u));
   return std::min(static_cast<uint32_t>(target), lane_capacity - room);
 }
@@ -123,7 +117,7 @@ uint32_t Evictor::PagesToKeep(uint32_t lane, uint32_t pages_to_open) const {
 uint32_t Evictor::Choose(uint32_t lane, uint32_t n_tokens,
                          uint32_t pages_to_keep, uint32_t max_moves,
                          PlanScratch& scratch) {
-  const PageTable& table = pages_.table(lane);
+  const PageTable& table = parts_.pages->table(lane);
   const uint32_t n_pages = table.n_pages();
   const EvictionRule rule =
       controller_.may_evict() ? controller_.rule() : EvictionRule::kSizeAware;
@@ -135,7 +129,7 @@ uint32_t Evictor::Choose(uint32_t lane, uint32_t n_tokens,
   const std::span score(scratch.score.data(), n_pages);
   MarkProtectedPages(ends_, pinned_, table.first_positions(), table.n_tokens(),
                      is_protected);
-  policy_.ScorePages(lane, n_tokens, {attention, score});
+  parts_.policy->ScorePages(lane, n_tokens, {attention, score});
   if (rule == EvictionRule::kScoreThreshold) {
     threshold_.Freeze(lane, score, is_protected,
                       {scratch.sorted.data(), n_pages});
@@ -145,7 +139,7 @@ uint32_t Evictor::Choose(uint32_t lane, uint32_t n_tokens,
                         .score = score,
                         .n_leave = n_leave,
                         .max_moves = max_moves,
-                        .two_stage = policy_.two_stage(),
+                        .two_stage = parts_.policy->two_stage(),
                         .rule = rule,
                         .threshold = threshold_.value(lane),
                         .floor_pages = min_window_pages_},
@@ -155,20 +149,20 @@ uint32_t Evictor::Choose(uint32_t lane, uint32_t n_tokens,
 void Evictor::Evict(uint32_t lane, std::span<const uint32_t> victims) {
   // Descending, so that no removal renumbers a page still to be removed.
   for (uint32_t index : victims) {
-    pages_.Remove(lane, index);
-    evidence_.RemovePage(lane, index);
+    parts_.pages->Remove(lane, index);
+    parts_.evidence->RemovePage(lane, index);
   }
   n_evicted_pages_ += victims.size();
 }
 
 void Evictor::EvaluateLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new) {
-  if (detector_ != nullptr && HasTurn(lane, n_tokens, n_new)) {
-    detector_->Evaluate(lane);
+  if (parts_.detector != nullptr && HasTurn(lane, n_tokens, n_new)) {
+    parts_.detector->Evaluate(lane);
   }
 }
 
 void Evictor::UpdateTargets(uint32_t n_tokens, uint32_t n_new) {
-  if (detector_ != nullptr) detector_->Update();
+  if (parts_.detector != nullptr) parts_.detector->Update();
   controller_.Update(pattern_change(), n_tokens);
   if (n_sparse_ == 0) return;
   // Targets hold still while the lanes take their turns, so that all of them
@@ -185,7 +179,7 @@ void Evictor::SetTargets(uint32_t n_tokens) {
     total = std::min(total, n_sparse_ * (window_pages - 1));
   }
   target_total_ = std::max(total, n_sparse_ * plan_.protected_pages);
-  spread_.Respread(n_tokens, target_total_);
+  parts_.spread->Respread(n_tokens, target_total_);
 }
 
 void Evictor::Grow(const BudgetPlan& plan,
@@ -214,10 +208,10 @@ void Evictor::PlanLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new,
 
 std::vector<PageExplanation> Evictor::Explain(uint32_t lane,
                                               uint32_t n_tokens) const {
-  const PageTable& table = pages_.table(lane);
+  const PageTable& table = parts_.pages->table(lane);
   std::vector<float> attention(table.n_pages());
   std::vector<float> score(table.n_pages());
-  policy_.ScorePages(lane, n_tokens, {attention, score});
+  parts_.policy->ScorePages(lane, n_tokens, {attention, score});
   std::vector<PageExplanation> pages(table.n_pages());
   for (uint32_t i = 0; i < pages.size(); ++i) {
     pages[i].attention = attention[i];

@@ -55,12 +55,22 @@ class Evictor {
   // for is spread over several turns. (A lane gains one page between turns.)
   static constexpr uint32_t kMaxMovesPerTurn = 8;
 
-  // Borrows all but the options; detector is nullptr when the window is fixed.
+  // The sequence's own, which it works on.
+  struct Parts {
+    SequencePages* pages;
+    EvictionPolicy* policy;
+    PatternDetector* detector;  // nullptr when the window is fixed
+    LaneSpread* spread;
+    LaneEvidence* evidence;
+  };
+
   Evictor(const KvShape& shape, const SequenceOptions& options,
           const BudgetPlan& plan, const WindowController::Options& window,
-          SequencePages& pages, EvictionPolicy& policy,
-          PatternDetector* detector, LaneSpread& spread,
-          LaneEvidence& evidence);
+          const Parts& parts);
+  // In the state of `other`, for another sequence's parts.
+  Evictor(const Evictor& other, const Parts& parts) : Evictor(other) {
+    parts_ = parts;
+  }
 
   // Applies the plans, then makes sure that every lane can open
   // `pages_to_open` pages. kOutOfMemory when protected pages fill the budget.
@@ -82,7 +92,7 @@ class Evictor {
 
   uint32_t window_tokens() const { return controller_.window_tokens(); }
   double pattern_change() const {
-    return detector_ == nullptr ? 0 : detector_->change();
+    return parts_.detector == nullptr ? 0 : parts_.detector->change();
   }
   uint64_t n_evicted_pages() const { return n_evicted_pages_; }
 
@@ -90,6 +100,8 @@ class Evictor {
   std::vector<PageExplanation> Explain(uint32_t lane, uint32_t n_tokens) const;
 
  private:
+  Evictor(const Evictor&) = default;
+
   // The pages planned to leave a lane, in descending order.
   struct LanePlan {
     uint32_t n = 0;
@@ -128,11 +140,7 @@ class Evictor {
   const uint32_t n_sparse_;  // lanes that may evict
   const bool has_window_;
   uint32_t min_window_pages_;
-  SequencePages& pages_;
-  EvictionPolicy& policy_;
-  PatternDetector* const detector_;
-  LaneSpread& spread_;
-  LaneEvidence& evidence_;
+  Parts parts_;
   WindowController controller_;
   ScoreThreshold threshold_;
   std::vector<LanePlan> plans_;        // [n_lanes]

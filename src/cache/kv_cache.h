@@ -77,6 +77,11 @@ struct SequenceStats {
   uint64_t fill_bytes = 0;
   uint64_t resident_bytes = 0;      // payload + metadata now
   uint64_t resident_bytes_max = 0;  // the most at any moment
+  // Payload, part of resident_bytes, that other sequences hold, too: it is in
+  // memory once.
+  uint64_t shared_bytes = 0;
+  // The most memory that it may still take for the text announced.
+  uint64_t growth_bytes = 0;
   uint64_t metadata_bytes = 0;  // part of resident_bytes that is not payload
   uint64_t full_bytes = 0;      // payload a full cache would hold now
   uint64_t read_bytes_last_step = 0;  // payload that attention read
@@ -113,6 +118,13 @@ class KvCache {
   // Admits a sequence. kInvalidArgument names the smallest legal budget when
   // the given one is below it; kOutOfMemory when the machine cannot hold it.
   virtual Result<SequenceId> AddSequence(const SequenceOptions& options) = 0;
+  // Another sequence in the state of `parent`: the same text, pages, scores and
+  // budget. From there on each goes its own way, as if it had read the text
+  // alone; but the pages of the text are stored once until one of the two
+  // evicts them, and read by both. Between steps. Copies the state of the
+  // policy and the pages that are not full; O(pages). kOutOfMemory as for
+  // AddSequence.
+  virtual Result<SequenceId> ForkSequence(SequenceId parent) = 0;
   // The next turn of a sequence: prompt_tokens more to read, then up to
   // max_new_tokens more. Between steps. If that makes a longer text than was
   // expected so far, budget and window are computed anew for that text, as if
@@ -122,7 +134,7 @@ class KvCache {
   // admission.
   virtual Status AnnounceTurn(SequenceId id, uint32_t prompt_tokens,
                               uint32_t max_new_tokens) = 0;
-  // Frees all pages of the sequence, at once.
+  // Frees all pages of the sequence that no other one shares, at once.
   virtual void RemoveSequence(SequenceId id) = 0;
   virtual SequenceStats Stats(SequenceId id) const = 0;
   // Positions still resident in one lane, ascending.

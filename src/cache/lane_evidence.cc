@@ -8,14 +8,11 @@
 namespace lkv {
 
 LaneEvidence::LaneEvidence(const KvShape& shape, const KernelTable& kernels,
-                           const ProtectedEnds& ends, EvictionPolicy& policy,
-                           PatternDetector* detector, LaneSpread& spread)
+                           const ProtectedEnds& ends, const Judges& judges)
     : shape_(shape),
       kernels_(kernels),
       ends_(ends),
-      policy_(policy),
-      detector_(detector),
-      spread_(spread),
+      judges_(judges),
       mean_output_(size_t{shape.n_lanes()} * shape.head_dim),
       n_slots_(shape.n_lanes()),
       last_spread_pos_(shape.n_lanes()) {}
@@ -25,13 +22,13 @@ void LaneEvidence::Observe(const LaneObservation& observation,
   const uint32_t lane = observation.lane;
   UpdateMeanOutput(lane, output, observation.tokens_since);
   IntroduceSlots(lane, observation.n_slots, pages);
-  policy_.Observe(observation);
-  if (detector_ != nullptr) detector_->Observe(observation);
+  judges_.policy->Observe(observation);
+  if (judges_.detector != nullptr) judges_.detector->Observe(observation);
   // Lanes keep their character for hundreds of tokens: one look in 16 is
   // enough to spread pages by.
   const uint32_t tokens_since = observation.query_pos - last_spread_pos_[lane];
   if (tokens_since >= kPageTokens) {
-    spread_.Observe(
+    judges_.spread->Observe(
         lane,
         ContestableMass(ends_, observation.mass_mean, observation.n_slots),
         tokens_since);
@@ -65,21 +62,21 @@ void LaneEvidence::IntroduceSlots(uint32_t lane, uint32_t n_slots,
     const uint32_t first = slot % kPageTokens;
     const uint32_t n = std::min(kPageTokens - first, n_slots - slot);
     if (first == 0) {
-      policy_.AddPage(lane, pages.table(lane).PositionOf(slot));
-      if (detector_ != nullptr) detector_->AddPage(lane);
+      judges_.policy->AddPage(lane, pages.table(lane).PositionOf(slot));
+      if (judges_.detector != nullptr) judges_.detector->AddPage(lane);
     }
     const auto value_stats =
         kernels_.value_stats[static_cast<size_t>(pages.TypeOfSlot(slot))];
     value_stats(pages.PageOfSlot(lane, slot), first, first + n, shape_.head_dim,
                 mean, norms, distances);
-    policy_.AddSlots(lane, n, norms, distances);
+    judges_.policy->AddSlots(lane, n, norms, distances);
     n_slots_[lane] += n;
   }
 }
 
 void LaneEvidence::RemovePage(uint32_t lane, uint32_t index) {
-  policy_.RemovePage(lane, index);
-  if (detector_ != nullptr) detector_->RemovePage(lane, index);
+  judges_.policy->RemovePage(lane, index);
+  if (judges_.detector != nullptr) judges_.detector->RemovePage(lane, index);
   n_slots_[lane] -= kPageTokens;
 }
 

@@ -32,10 +32,20 @@ class LaneEvidence {
     return shape.head_dim * sizeof(float) + 2 * sizeof(uint32_t);
   }
 
-  // Borrows all; detector may be nullptr.
+  // Those who judge.
+  struct Judges {
+    EvictionPolicy* policy;
+    PatternDetector* detector;  // or nullptr
+    LaneSpread* spread;
+  };
+
   LaneEvidence(const KvShape& shape, const KernelTable& kernels,
-               const ProtectedEnds& ends, EvictionPolicy& policy,
-               PatternDetector* detector, LaneSpread& spread);
+               const ProtectedEnds& ends, const Judges& judges);
+  // What `other` has gathered, for other judges.
+  LaneEvidence(const LaneEvidence& other, const Judges& judges)
+      : LaneEvidence(other) {
+    judges_ = judges;
+  }
 
   // One observed query of a lane: its attention output [group, head_dim], and
   // the masses of the slots that it saw. Slots that are new since the last call
@@ -46,6 +56,8 @@ class LaneEvidence {
   void RemovePage(uint32_t lane, uint32_t index);
 
  private:
+  LaneEvidence(const LaneEvidence&) = default;
+
   void UpdateMeanOutput(uint32_t lane, const float* output,
                         uint32_t tokens_since);
   void IntroduceSlots(uint32_t lane, uint32_t n_slots, SequencePages& pages);
@@ -53,10 +65,8 @@ class LaneEvidence {
   const KvShape shape_;
   const KernelTable& kernels_;
   const ProtectedEnds ends_;
-  EvictionPolicy& policy_;
-  PatternDetector* const detector_;
-  LaneSpread& spread_;
-  AlignedBuffer<float> mean_output_;       // [n_lanes, head_dim]
+  Judges judges_;
+  std::vector<float> mean_output_;         // [n_lanes, head_dim]
   std::vector<uint32_t> n_slots_;          // [n_lanes] introduced so far
   std::vector<uint32_t> last_spread_pos_;  // [n_lanes]
 };

@@ -23,18 +23,29 @@ PagedKvCache::PagedKvCache(const KvShape& shape,
 PagedKvCache::~PagedKvCache() = default;
 
 Result<SequenceId> PagedKvCache::AddSequence(const SequenceOptions& options) {
-  const SequenceId id{next_id_};
   Result<std::unique_ptr<CachedSequence>> sequence =
-      CachedSequence::Create(id, shape_, *options_.kernels,
+      CachedSequence::Create(SequenceId{next_id_}, shape_, *options_.kernels,
                              {.max_seq_tokens = options_.max_seq_tokens,
                               .memory_bytes = options_.memory_bytes},
                              options);
   if (!sequence.ok()) return sequence.status();
-  ++next_id_;
-  const CachedSequence& added =
-      *sequences_.emplace(id, *std::move(sequence)).first->second;
+  return Admit(*std::move(sequence));
+}
+
+Result<SequenceId> PagedKvCache::ForkSequence(SequenceId parent) {
+  Result<std::unique_ptr<CachedSequence>> sequence =
+      Find(parent).Fork(SequenceId{next_id_});
+  if (!sequence.ok()) return sequence.status();
+  return Admit(*std::move(sequence));
+}
+
+SequenceId PagedKvCache::Admit(std::unique_ptr<CachedSequence> sequence) {
+  const SequenceId id{next_id_++};
+  CHECK(sequence->id() == id);
+  CachedSequence& added =
+      *sequences_.emplace(id, std::move(sequence)).first->second;
   ReserveScratch(added.LanePagesFor(0));
-  if (observer_ != nullptr || Find(id).evidence() != nullptr) {
+  if (observer_ != nullptr || added.evidence() != nullptr) {
     attention_.ReserveMasses();
   }
   step_.reserve(sequences_.size());

@@ -4,7 +4,9 @@
 //
 // A sequence owns a pool of pages with exactly as many as its budget pays for,
 // and addresses for those of its longest text, so the cap cannot be passed by
-// mistake and removing a sequence gives all of its memory back at once.
+// mistake and removing a sequence gives all of its memory back at once. Forks
+// share the pages of their common text; each page is charged in full to the
+// budget of everyone who holds it.
 //
 // Results depend on the calls alone, not on the size of the team: attention is
 // split at fixed slots and merged in a fixed order, and every decision is made
@@ -55,6 +57,7 @@ class PagedKvCache final : public KvCache {
 
   const KvShape& shape() const override { return shape_; }
   Result<SequenceId> AddSequence(const SequenceOptions& options) override;
+  Result<SequenceId> ForkSequence(SequenceId parent) override;
   Status AnnounceTurn(SequenceId id, uint32_t prompt_tokens,
                       uint32_t max_new_tokens) override;
   void RemoveSequence(SequenceId id) override;
@@ -82,6 +85,8 @@ class PagedKvCache final : public KvCache {
 
  private:
   CachedSequence& Find(SequenceId id) const;
+  // Takes a sequence in and makes the room that its steps need.
+  SequenceId Admit(std::unique_ptr<CachedSequence> sequence);
   // Scratch for lanes of that many pages. Nothing to do for most steps.
   void ReserveScratch(uint32_t lane_pages);
 

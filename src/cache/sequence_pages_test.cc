@@ -97,12 +97,13 @@ TEST(SequencePagesTest, OneCallMovesABoundedNumberOfPages) {
     // The last pages stay, so three quarters of them have to move.
     while (pages.table(lane).n_pages() > 4) pages.Remove(lane, 0);
   }
-  const uint32_t end_page = pages.pool().PagesIn(SlabsThatSuffice(pages));
+  const uint8_t* const end =
+      pages.pool().PageAt(pages.pool().PagesIn(SlabsThatSuffice(pages)));
   const auto low_pages = [&] {
     uint32_t n = 0;
     for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {
       for (uint32_t i = 0; i < pages.table(lane).n_pages(); ++i) {
-        n += static_cast<uint32_t>(pages.table(lane).page_id(i)) < end_page;
+        n += pages.table(lane).pages()[i] < end;
       }
     }
     return n;
@@ -141,11 +142,6 @@ TEST(SequencePagesTest, PagesOfInt8BeginWithExactOnes) {
   pages.Grow(6 * kLanes);
   pages.Extend(64, 32);
 
-  const auto address = [](const PageRun& run, uint32_t i) {
-    return i < run.n_exact_pages
-               ? run.exact_pool + run.exact_page_bytes * run.pages[i]
-               : run.pool + run.page_bytes * run.pages[i];
-  };
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     const PageRun whole = pages.Run(lane, 0, 96);
     const PageRun from_second = pages.Run(lane, 16, 80);
@@ -155,10 +151,10 @@ TEST(SequencePagesTest, PagesOfInt8BeginWithExactOnes) {
     EXPECT_EQ(from_third.n_exact_pages, 0u);
     for (uint32_t i = 0; i < 6; ++i) {
       const uint8_t* page = pages.PageOfSlot(lane, i * kPageTokens);
-      EXPECT_EQ(address(whole, i), page);
+      EXPECT_EQ(whole.pages[i], page);
       if (i < 2) continue;
-      EXPECT_EQ(address(from_second, i - 1), page);
-      EXPECT_EQ(address(from_third, i - 2), page);
+      EXPECT_EQ(from_second.pages[i - 1], page);
+      EXPECT_EQ(from_third.pages[i - 2], page);
     }
   }
   pages.Remove(3, 2);
@@ -172,10 +168,10 @@ TEST(SequencePagesTest, AFullPoolIsLeftAlone) {
   for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {
     pages.Remove(lane, 5);  // the spare page of a steady state
   }
-  std::vector<uint32_t> ids(pages.table(0).page_ids(),
-                            pages.table(0).page_ids() + 39);
+  const std::vector<uint8_t*> before(pages.table(0).pages(),
+                                     pages.table(0).pages() + 39);
   for (int i = 0; i < 100; ++i) pages.Compact();
-  EXPECT_TRUE(std::equal(ids.begin(), ids.end(), pages.table(0).page_ids()));
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), pages.table(0).pages()));
 }
 
 }  // namespace

@@ -202,9 +202,7 @@ Status Engine::State::CheckSequencesFit() const {
   need.working_bytes = cache->scratch_bytes();
   uint64_t n_tokens = 0;
   for (const Sequence::State* sequence : sequences) {
-    const SequenceStats stats = cache->Stats(sequence->id);
-    need.kv_bytes +=
-        stats.fill_bytes - std::min(stats.fill_bytes, stats.resident_bytes);
+    need.kv_bytes += cache->Stats(sequence->id).growth_bytes;
     n_tokens += sequence->text_tokens;
   }
   // Their addresses are mapped already.
@@ -228,18 +226,43 @@ Result<std::unique_ptr<Sequence>> Engine::Start(
         state->logits.resize(architecture().vocab_size);
         state->times.step_us.reserve(
             std::min<size_t>(options.max_new_tokens, kReservedSteps));
-        state_->sequences.reserve(state_->sequences.size() + 1);
-        // Stays so if AddSequence throws.
-        state_->cache_is_torn = true;
-        Result<SequenceId> id = state_->cache->AddSequence(options);
-        state_->cache_is_torn = false;
-        if (!id.ok()) return id.status();
-        state->id = *id;
-        std::unique_ptr<Sequence> sequence(new Sequence(std::move(state)));
-        state_->sequences.push_back(sequence->state_.get());
-        if (Status s = state_->CheckSequencesFit(); !s.ok()) return s;
-        return sequence;
+        return Admit(std::move(state),
+                     [&] { return state_->cache->AddSequence(options); });
       });
+}
+
+Result<std::unique_ptr<Sequence>> Engine::Fork(const Sequence& sequence) {
+  const Sequence::State& parent = *sequence.state_;
+  CHECK(parent.engine == state_.get());
+  if (Status s = state_->CheckUsable(); !s.ok()) return s;
+  if (parent.broken) {
+    return InvalidArgument(
+        "sequence: was stopped within a step; start a new one");
+  }
+  return CatchRefusedMemory(
+      "sequence", [&]() -> Result<std::unique_ptr<Sequence>> {
+        auto state = std::make_unique<Sequence::State>(parent);
+        state->times = {};
+        state->times.step_us.reserve(parent.times.step_us.capacity());
+        return Admit(std::move(state),
+                     [&] { return state_->cache->ForkSequence(parent.id); });
+      });
+}
+
+Result<std::unique_ptr<Sequence>> Engine::Admit(
+    std::unique_ptr<Sequence::State> state,
+    const std::function<Result<SequenceId>()>& add_to_cache) {
+  state_->sequences.reserve(state_->sequences.size() + 1);
+  // Stays so if add_to_cache throws.
+  state_->cache_is_torn = true;
+  Result<SequenceId> id = add_to_cache();
+  state_->cache_is_torn = false;
+  if (!id.ok()) return id.status();
+  state->id = *id;
+  std::unique_ptr<Sequence> sequence(new Sequence(std::move(state)));
+  state_->sequences.push_back(sequence->state_.get());
+  if (Status s = state_->CheckSequencesFit(); !s.ok()) return s;
+  return sequence;
 }
 
 Status Engine::DecodeBatch(std::span<Sequence* const> sequences,

@@ -137,6 +137,12 @@ class Engine {
   // what the machine and the other sequences leave (kOutOfMemory).
   Result<std::unique_ptr<Sequence>> Start(const SequenceOptions& options);
 
+  // Another sequence in the state of one, with its logits: both go on from the
+  // same text, each as if it were alone, and share the memory of that text.
+  // O(pages of the cache); nothing is read again. kInvalidArgument when the
+  // sequence was stopped within a step, kOutOfMemory as for Start.
+  Result<std::unique_ptr<Sequence>> Fork(const Sequence& sequence);
+
   // One token for each of several sequences, in one pass over the weights;
   // tokens[i] continues sequences[i]. The step's time counts in full for each.
   Status DecodeBatch(std::span<Sequence* const> sequences,
@@ -172,6 +178,10 @@ class Engine {
 
  private:
   friend class Sequence;
+  // Completes `state` with what add_to_cache returns.
+  Result<std::unique_ptr<Sequence>> Admit(
+      std::unique_ptr<Sequence::State> state,
+      const std::function<Result<SequenceId>()>& add_to_cache);
   Status AdmitTurn(Sequence& sequence, const Turn& turn);
   Result<Generation> RunTurn(
       Sequence& sequence, const Turn& turn,

@@ -182,6 +182,57 @@ TEST(EngineTest, ANeighbourInTheBatchChangesNothing) {
   EXPECT_EQ(neighbour->n_tokens(), 208u);
 }
 
+TEST(EngineTest, AForkHasTheLogitsOfASequenceThatReadTheTextItself) {
+  Engine& engine = SharedEngine();
+  const std::vector<int32_t> prompt = LongPrompt(700);
+  const auto common = std::span(prompt).first(600);
+  auto start = [&] {
+    SequenceOptions options;
+    options.cache.budget = kSmall;
+    options.prompt_tokens = 600;
+    options.max_new_tokens = 40;
+    Result<std::unique_ptr<Sequence>> sequence = engine.Start(options);
+    EXPECT_TRUE(sequence.ok()) << sequence.status().message();
+    EXPECT_TRUE((*sequence)->Prefill(common, {}, {}).ok());
+    return *std::move(sequence);
+  };
+  const auto alone = start();
+  auto parent = start();
+  Result<std::unique_ptr<Sequence>> fork = engine.Fork(*parent);
+  ASSERT_TRUE(fork.ok()) << fork.status().message();
+  EXPECT_EQ((*fork)->n_tokens(), 600u);
+  EXPECT_EQ((*fork)->max_tokens(), parent->max_tokens());
+  EXPECT_EQ((*fork)->times().prefill_tokens, 0u);
+  EXPECT_TRUE(std::equal(alone->logits().begin(), alone->logits().end(),
+                         (*fork)->logits().begin()));
+  Sequence* const batch[] = {parent.get(), fork->get()};
+  for (uint32_t i = 0; i < 20; ++i) {
+    ASSERT_TRUE(alone->Decode(prompt[600 + i]).ok());
+    const int32_t tokens[] = {prompt[680 - i], prompt[600 + i]};
+    ASSERT_TRUE(engine.DecodeBatch(batch, tokens).ok());
+    ASSERT_TRUE(std::equal(alone->logits().begin(), alone->logits().end(),
+                           (*fork)->logits().begin()))
+        << "step " << i;
+  }
+  EXPECT_GT((*fork)->stats().evicted_tokens, 0u);
+  parent.reset();
+  EXPECT_EQ((*fork)->stats().shared_bytes, 0u);
+  ASSERT_TRUE((*fork)->Decode(prompt[620]).ok());
+}
+
+TEST(EngineTest, ASequenceStoppedWithinAStepCannotBeForked) {
+  Engine& engine = SharedEngine();
+  SequenceOptions options;
+  options.prompt_tokens = 100;
+  Result<std::unique_ptr<Sequence>> sequence = engine.Start(options);
+  ASSERT_TRUE(sequence.ok()) << sequence.status().message();
+  EXPECT_EQ(
+      (*sequence)->Prefill(LongPrompt(100), {}, [] { return true; }).code(),
+      StatusCode::kCancelled);
+  EXPECT_EQ(engine.Fork(**sequence).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
 TEST(EngineTest, BudgetHoldsThroughoutALongPrompt) {
   const Generation g = GenerateOrFail(
       SharedEngine(),

@@ -211,7 +211,8 @@ class KernelBench {
   }
 
   // Pages of the whole working set.
-  std::vector<uint32_t> ListPages(size_t page_bytes, PageOrder order) const {
+  std::vector<const uint8_t*> ListPages(size_t page_bytes,
+                                        PageOrder order) const {
     const uint32_t n_together =
         order == PageOrder::kShuffled ? 1 : PageAllocator::kExtentPages;
     std::vector<uint32_t> groups(memory_.size() / page_bytes / n_together);
@@ -219,10 +220,10 @@ class KernelBench {
     if (order != PageOrder::kInOrder) {
       std::shuffle(groups.begin(), groups.end(), std::minstd_rand(3));
     }
-    std::vector<uint32_t> pages;
+    std::vector<const uint8_t*> pages;
     for (uint32_t group : groups) {
       for (uint32_t i = 0; i < n_together; ++i) {
-        pages.push_back(group * n_together + i);
+        pages.push_back(&memory_[(group * n_together + i) * page_bytes]);
       }
     }
     return pages;
@@ -238,7 +239,7 @@ class KernelBench {
                              .head_dim = heads.head_dim,
                              .group = heads.group,
                              .n_slots = AttentionRunner::kRunSlots};
-    const std::vector<uint32_t> pages =
+    const std::vector<const uint8_t*> pages =
         ListPages(shape.page_bytes(), variant.order);
     const size_t n_runs = pages.size() / shape.n_pages();
     std::vector<DecodeInputs> inputs;  // by member of the team
@@ -251,11 +252,10 @@ class KernelBench {
       team_.Run([&](TeamMember& me) {
         DecodeInputs& mine = inputs[me.index()];
         me.ForEach(n_runs, [&](size_t run) {
-          AttendDecodeArgs args =
-              mine.Args(memory_.data(), pages_of(run), variant.keep);
+          AttendDecodeArgs args = mine.Args(pages_of(run), variant.keep);
           PageRun next;
           if (me.GoesOnAfter(run, n_runs)) {
-            next = shape.Run(memory_.data(), pages_of(run + 1));
+            next = shape.Run(pages_of(run + 1));
             args.next = &next;
           }
           attend(args);
@@ -281,7 +281,7 @@ class KernelBench {
     const uint32_t n_queries = std::max(1u, kPrefillRows / heads.group);
     LaneShape shape = {
         .type = type, .head_dim = heads.head_dim, .group = heads.group};
-    const std::vector<uint32_t> pages =
+    const std::vector<const uint8_t*> pages =
         ListPages(shape.page_bytes(), PageOrder::kInOrder);
     shape.n_slots = static_cast<uint32_t>(
         std::min<size_t>(4096, pages.size() * kPageSlots));
@@ -292,9 +292,7 @@ class KernelBench {
     const auto pass = [&] {
       team_.Run([&](TeamMember& me) {
         PrefillInputs& mine = inputs[me.index()];
-        me.ForEach(kBlocks, [&](size_t) {
-          attend(mine.Args(memory_.data(), pages.data()));
-        });
+        me.ForEach(kBlocks, [&](size_t) { attend(mine.Args(pages.data())); });
       });
     };
     const double visible = (shape.n_slots - (n_queries - 1) / 2.0) * n_queries;

@@ -178,6 +178,23 @@ Result<Reply> Session::Generate(std::string_view prompt,
   });
 }
 
+Result<Session> Session::Fork() {
+  CHECK(state_ != nullptr && "a session that was moved from");
+  return CatchRefusedMemory("session", [&]() -> Result<Session> {
+    Result<std::unique_ptr<Sequence>> sequence =
+        state_->engine->Fork(*state_->sequence);
+    if (!sequence.ok()) return sequence.status();
+    auto fork = std::make_unique<State>();
+    fork->engine = state_->engine;
+    fork->options = state_->options;
+    fork->sequence = *std::move(sequence);
+    fork->turns = state_->turns;
+    fork->messages = state_->messages;
+    fork->pending = state_->pending;
+    return Session(std::move(fork));
+  });
+}
+
 SessionMemory Session::memory() const {
   CHECK(state_ != nullptr && "a session that was moved from");
   const SequenceStats stats = state_->sequence->stats();
@@ -185,6 +202,7 @@ SessionMemory Session::memory() const {
   memory.budget_bytes = stats.budget_bytes;
   memory.resident_bytes = stats.resident_bytes;
   memory.resident_bytes_max = stats.resident_bytes_max;
+  memory.shared_bytes = stats.shared_bytes;
   memory.full_bytes = stats.full_bytes;
   memory.evicted_tokens = stats.evicted_tokens;
   return memory;

@@ -1,6 +1,7 @@
 // The public interface on the real model.
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -117,6 +118,37 @@ TEST(LibraryTest, LaterMessagesContinueTheChatAsTheTemplateWouldHaveIt) {
   EXPECT_EQ(second.text, expected->text);
   EXPECT_EQ(first.prompt_tokens + first.generated_tokens + second.prompt_tokens,
             chat->tokens.size());
+}
+
+TEST(LibraryTest, ForksAnswerAsSessionsThatReadTheDocumentThemselves) {
+  std::string document;
+  for (int i = 0; i < 40; ++i) {
+    document += "Room " + std::to_string(i) + " is painted in colour " +
+                std::to_string(i * 7 % 40) + ". ";
+  }
+  const char* const questions[] = {"Room 3 is painted", "The next room"};
+  const GenerateOptions none = {.max_new_tokens = 0};
+  const GenerateOptions some = {.max_new_tokens = 10};
+  const auto read = [&] {
+    Session session = NewSession(1024);
+    GenerateOrFail(session, document, none);
+    return session;
+  };
+  Session parent = read();
+  Result<Session> fork = parent.Fork();
+  ASSERT_TRUE(fork.ok()) << fork.status().message();
+  EXPECT_GT(fork->memory().shared_bytes, 0u);
+  Session* const forks[] = {&parent, &*fork};
+  for (size_t i = 0; i < std::size(forks); ++i) {
+    Session alone = read();
+    const Reply expected = GenerateOrFail(alone, questions[i], some);
+    EXPECT_EQ(GenerateOrFail(*forks[i], questions[i], some).text,
+              expected.text);
+    // It repeats what the fork's parent had read, too.
+    Result<HitRates> hits = forks[i]->MeasureHitRates();
+    ASSERT_TRUE(hits.ok()) << hits.status().message();
+    EXPECT_EQ(hits->mass, 1);
+  }
 }
 
 TEST(LibraryTest, FullSessionSaysSo) {

@@ -3,7 +3,6 @@
 // shapes are those of a small model, with a remainder where kernels treat one
 // apart.
 #include <functional>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -70,11 +69,13 @@ struct Lane {
   explicit Lane(const LaneShape& shape)
       : pool(SmallHalves(shape.n_pages() * shape.page_bytes())),
         pages(shape.n_pages()) {
-    std::iota(pages.rbegin(), pages.rend(), 0);
+    for (uint32_t i = 0; i < shape.n_pages(); ++i) {
+      pages[shape.n_pages() - 1 - i] = &pool[i * shape.page_bytes()];
+    }
   }
 
   AlignedBuffer<uint8_t> pool;
-  std::vector<uint32_t> pages;
+  std::vector<const uint8_t*> pages;
 };
 
 // Names end with the type of the page and head_dim; `kept`: with
@@ -83,8 +84,7 @@ void CountDecode(const KernelTable& set, const LaneShape& shape) {
   const Lane lane(shape);
   DecodeInputs inputs(shape);
   for (KeepMass keep : {KeepMass::kNo, KeepMass::kYes}) {
-    const AttendDecodeArgs args =
-        inputs.Args(lane.pool.data(), lane.pages.data(), keep);
+    const AttendDecodeArgs args = inputs.Args(lane.pages.data(), keep);
     Count(std::string(set.name) + "/attend_decode/" + NameOf(shape.type) + "/" +
               std::to_string(shape.head_dim) +
               (keep == KeepMass::kYes ? "/kept" : ""),
@@ -95,8 +95,7 @@ void CountDecode(const KernelTable& set, const LaneShape& shape) {
 void CountPrefill(const KernelTable& set, const LaneShape& shape) {
   const Lane lane(shape);
   PrefillInputs inputs(shape, 20, {7, 15, 19});
-  const AttendPrefillArgs args =
-      inputs.Args(lane.pool.data(), lane.pages.data());
+  const AttendPrefillArgs args = inputs.Args(lane.pages.data());
   Count(std::string(set.name) + "/attend_prefill/" + NameOf(shape.type) + "/" +
             std::to_string(shape.head_dim),
         [&] { set.attend_prefill[static_cast<size_t>(shape.type)](args); });
@@ -124,7 +123,7 @@ void CountReduceMass(const KernelTable& set) {
   const Lane lane(shape);
   DecodeInputs inputs(shape);
   set.attend_decode[static_cast<size_t>(shape.type)](
-      inputs.Args(lane.pool.data(), lane.pages.data(), KeepMass::kYes));
+      inputs.Args(lane.pages.data(), KeepMass::kYes));
   const ReduceMassArgs args = inputs.MassArgs();
   Count(set.name + std::string("/reduce_mass"), [&] { set.reduce_mass(args); });
 }

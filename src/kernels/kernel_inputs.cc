@@ -81,12 +81,8 @@ MatmulArgs MatmulInputs::Args(const uint8_t* tiles) {
           .next = nullptr};
 }
 
-PageRun LaneShape::Run(const uint8_t* pool, const uint32_t* pages) const {
-  return {.pool = pool,
-          .page_bytes = page_bytes(),
-          .pages = pages,
-          .n_slots = n_slots,
-          .head_dim = head_dim};
+PageRun LaneShape::Run(const uint8_t* const* pages) const {
+  return {.pages = pages, .n_slots = n_slots, .head_dim = head_dim};
 }
 
 DecodeInputs::DecodeInputs(const LaneShape& shape)
@@ -104,10 +100,10 @@ DecodeInputs::DecodeInputs(const LaneShape& shape)
   FillWithActivations(q_.span());
 }
 
-AttendDecodeArgs DecodeInputs::Args(const uint8_t* pool, const uint32_t* pages,
+AttendDecodeArgs DecodeInputs::Args(const uint8_t* const* pages,
                                     KeepMass keep) {
   const bool keeps = keep == KeepMass::kYes;
-  return {.run = shape_.Run(pool, pages),
+  return {.run = shape_.Run(pages),
           .group = shape_.group,
           .q = q_.data(),
           .m = m_.data(),
@@ -150,10 +146,9 @@ PrefillInputs::PrefillInputs(const LaneShape& shape, uint32_t n_queries,
   FillWithActivations(q_.span());
 }
 
-AttendPrefillArgs PrefillInputs::Args(const uint8_t* pool,
-                                      const uint32_t* pages) {
+AttendPrefillArgs PrefillInputs::Args(const uint8_t* const* pages) {
   const size_t stride = size_t{shape_.group} * shape_.head_dim;
-  return {.run = shape_.Run(pool, pages),
+  return {.run = shape_.Run(pages),
           .group = shape_.group,
           .n_queries = n_queries_,
           .n_visible = shape_.n_slots - n_queries_ + 1,

@@ -69,8 +69,8 @@ struct LaneShape {
 
   uint32_t n_pages() const { return CeilDiv(n_slots, kPageSlots); }
   size_t page_bytes() const { return KvPageBytes(type, head_dim); }
-  // Pages pages[0 .. n_pages()) of a pool.
-  PageRun Run(const uint8_t* pool, const uint32_t* pages) const;
+  // Of the pages that begin at pages[0 .. n_pages()).
+  PageRun Run(const uint8_t* const* pages) const;
 };
 
 enum class KeepMass : uint8_t { kNo, kYes };
@@ -80,8 +80,7 @@ class DecodeInputs {
   explicit DecodeInputs(const LaneShape& shape);
 
   // attend_decode[shape.type] takes them. kYes: probabilities are kept.
-  AttendDecodeArgs Args(const uint8_t* pool, const uint32_t* pages,
-                        KeepMass keep);
+  AttendDecodeArgs Args(const uint8_t* const* pages, KeepMass keep);
   // Reduces what the last attention kept.
   ReduceMassArgs MassArgs();
 
@@ -100,7 +99,7 @@ class PrefillInputs {
                 std::vector<uint32_t> observed);
 
   // attend_prefill[shape.type] takes them.
-  AttendPrefillArgs Args(const uint8_t* pool, const uint32_t* pages);
+  AttendPrefillArgs Args(const uint8_t* const* pages);
 
  private:
   LaneShape shape_;

@@ -20,6 +20,16 @@ AlignedBuffer<uint8_t> SmallHalves(size_t n_bytes) {
   return bytes;
 }
 
+// The pages of a pool, last one first.
+std::vector<const uint8_t*> PagesOf(const LaneShape& shape,
+                                    const AlignedBuffer<uint8_t>& pool) {
+  std::vector<const uint8_t*> pages;
+  for (uint32_t i = shape.n_pages(); i-- > 0;) {
+    pages.push_back(&pool[i * shape.page_bytes()]);
+  }
+  return pages;
+}
+
 // Subnormal numbers, infinities and NaN would make a kernel slower or take
 // other branches.
 TEST(KernelInputsTest, ProductsOfEveryFormatAreOrdinaryNumbers) {
@@ -53,11 +63,10 @@ TEST(KernelInputsTest, TheMassOfALaneOfAnyLengthIsOne) {
       SCOPED_TRACE(n_slots);
       const AlignedBuffer<uint8_t> pool =
           SmallHalves(shape.n_pages() * shape.page_bytes());
-      std::vector<uint32_t> pages(shape.n_pages());
-      std::iota(pages.rbegin(), pages.rend(), 0);
+      const std::vector<const uint8_t*> pages = PagesOf(shape, pool);
       DecodeInputs inputs(shape);
       set.attend_decode[static_cast<size_t>(type)](
-          inputs.Args(pool.data(), pages.data(), KeepMass::kYes));
+          inputs.Args(pages.data(), KeepMass::kYes));
       const ReduceMassArgs args = inputs.MassArgs();
       set.reduce_mass(args);
       EXPECT_NEAR(
@@ -73,10 +82,9 @@ TEST(KernelInputsTest, EveryQueryOfAPrefillHasAnOutput) {
       .type = KvType::kF16, .head_dim = 32, .group = 2, .n_slots = 40};
   const AlignedBuffer<uint8_t> pool =
       SmallHalves(shape.n_pages() * shape.page_bytes());
-  std::vector<uint32_t> pages(shape.n_pages());
-  std::iota(pages.begin(), pages.end(), 0);
+  const std::vector<const uint8_t*> pages = PagesOf(shape, pool);
   PrefillInputs inputs(shape, 5, {1, 4});
-  const AttendPrefillArgs args = inputs.Args(pool.data(), pages.data());
+  const AttendPrefillArgs args = inputs.Args(pages.data());
   set.attend_prefill[0](args);
   const size_t n = 5 * args.out_stride;
   EXPECT_TRUE(AllFinite(args.out, n));

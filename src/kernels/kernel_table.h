@@ -57,7 +57,7 @@ struct MatmulArgs {
 };
 
 // Which slots of which pages, and what a page looks like. Page i of the run
-// starts at pool + page_bytes * pages[i]. All pages but the last are full.
+// starts at pages[i]; pages may lie anywhere. All but the last are full.
 //
 // 16-bit elements: K [head_dim][16], then V [16][head_dim].
 //
@@ -66,18 +66,13 @@ struct MatmulArgs {
 // [-127, 127]. Neighbours are what a multiplication of 16-bit pairs sums: two
 // dimensions of a key, two slots' values. Keys are stored less key_offset.
 struct PageRun {
-  const uint8_t* pool;
-  size_t page_bytes;
-  const uint32_t* pages;
-  uint32_t n_slots;   // valid slots; pages = ceil(n_slots / 16)
-  uint32_t head_dim;  // multiple of 16
+  const uint8_t* const* pages;  // [ceil(n_slots / 16)]
+  uint32_t n_slots;             // valid slots
+  uint32_t head_dim;            // multiple of 16
   // Of int8 runs only: the first n_exact_pages pages of the run (at most all of
-  // them) hold f16 and lie in a pool of their own. (The sinks: nearly every
-  // query gives them a large part of its attention, and their keys have
-  // outliers that stretch a scale.)
+  // them) hold f16. (The sinks: nearly every query gives them a large part of
+  // its attention, and their keys have outliers that stretch a scale.)
   uint32_t n_exact_pages = 0;
-  const uint8_t* exact_pool = nullptr;
-  size_t exact_page_bytes = 0;
   // Of int8 runs only: [head_dim] to be added to each key that is not exact;
   // nullptr = nothing.
   const float* key_offset = nullptr;

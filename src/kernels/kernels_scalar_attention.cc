@@ -23,8 +23,8 @@ class HalvesSlot {
     values_ = halves + size_t{kPageSlots + slot} * head_dim;
   }
   HalvesSlot(const PageRun& run, uint32_t slot)
-      : HalvesSlot(run.pool + run.page_bytes * run.pages[slot / kPageSlots],
-                   slot % kPageSlots, run.head_dim) {}
+      : HalvesSlot(run.pages[slot / kPageSlots], slot % kPageSlots,
+                   run.head_dim) {}
 
   float Key(uint32_t d) const { return ToF32(keys_[size_t{d} * kPageSlots]); }
   float Value(uint32_t d) const { return ToF32(values_[d]); }
@@ -49,11 +49,9 @@ class Int8Slot {
   Int8Slot(const PageRun& run, uint32_t slot) {
     const uint32_t page = slot / kPageSlots;
     if (page < run.n_exact_pages) {
-      exact_.emplace(run.exact_pool + run.exact_page_bytes * run.pages[page],
-                     slot % kPageSlots, run.head_dim);
+      exact_.emplace(run.pages[page], slot % kPageSlots, run.head_dim);
     } else {
-      *this = Int8Slot(run.pool + run.page_bytes * run.pages[page],
-                       slot % kPageSlots, run.head_dim);
+      *this = Int8Slot(run.pages[page], slot % kPageSlots, run.head_dim);
       key_offset_ = run.key_offset;
     }
   }

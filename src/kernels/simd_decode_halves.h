@@ -20,7 +20,7 @@ inline void PageLogits(const PageRun& run, const Chunk& chunk, uint32_t first,
   constexpr int kSplit =
       2 * kGroup * kPages * kPageVectors <= Simd::kMaxSums ? 2 : 1;
   const uint16_t* keys[kPages];
-  const char* ahead[kPages];
+  const uint8_t* ahead[kPages];
 #pragma GCC unroll 8
   for (int i = 0; i < kPages; ++i) {
     keys[i] = KeysOf(run, chunk.first_page + first + i);
@@ -97,7 +97,7 @@ template <KvType kType, int kGroup, int kVectors>
   }
   for (uint32_t i = 0; i < chunk.n_pages; ++i) {
     const uint16_t* values = ValuesOf(run, chunk.first_page + i) + column;
-    const char* ahead =
+    const uint8_t* ahead =
         chunk.ahead[i] +
         (size_t{kPageSlots} * run.head_dim + column) * sizeof(uint16_t);
     // Slots past the end may hold anything, and 0 times NaN is NaN.

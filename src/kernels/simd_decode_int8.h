@@ -77,7 +77,7 @@ inline void Int8PageLogits(const PageRun& run, const Chunk& chunk,
   constexpr int kSplit =
       2 * kGroup * kPages * kPageVectors <= Simd::kMaxSums ? 2 : 1;
   Int8Page pages[kPages];
-  const char* ahead[kPages];
+  const uint8_t* ahead[kPages];
 #pragma GCC unroll 8
   for (int i = 0; i < kPages; ++i) {
     pages[i] = Int8PageOf(run, chunk.first_page + first + i);
@@ -183,7 +183,8 @@ inline void Int8AddValues(const PageRun& run, const Chunk& chunk,
   for (uint32_t i = 0; i < chunk.n_pages; ++i) {
     const int8_t* values =
         Int8PageOf(run, chunk.first_page + i).values + 2 * column;
-    const char* ahead = chunk.ahead[i] + Int8ValueAt(run.head_dim, 0, column);
+    const uint8_t* ahead =
+        chunk.ahead[i] + Int8ValueAt(run.head_dim, 0, column);
     for (uint32_t pair = 0; pair < kPageSlots / 2; ++pair) {
       const size_t row = size_t{pair} * 2 * run.head_dim;
       for (size_t b = 0; b < 2 * kVectors * Simd::kLanes; b += 64) {

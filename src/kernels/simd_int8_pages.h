@@ -24,7 +24,7 @@ inline Int8Page Int8PageAt(const uint8_t* page, uint32_t head_dim) {
 }
 
 inline Int8Page Int8PageOf(const PageRun& run, uint32_t page) {
-  return Int8PageAt(run.pool + run.page_bytes * run.pages[page], run.head_dim);
+  return Int8PageAt(run.pages[page], run.head_dim);
 }
 
 // Pages of [first, first + n) that hold f16.
@@ -34,9 +34,7 @@ inline uint32_t ExactPagesIn(const PageRun& run, uint32_t first, uint32_t n) {
 
 // The f16 pages at the start of an int8 run, as a run.
 inline PageRun ExactPages(const PageRun& run) {
-  return {.pool = run.exact_pool,
-          .page_bytes = run.exact_page_bytes,
-          .pages = run.pages,
+  return {.pages = run.pages,
           .n_slots = AtMost(run.n_slots, run.n_exact_pages * kPageSlots),
           .head_dim = run.head_dim};
 }

@@ -31,8 +31,7 @@ inline void StoreHalf(uint16_t* to, Simd::F32 x) {
 }
 
 inline const uint16_t* KeysOf(const PageRun& run, uint32_t page) {
-  return reinterpret_cast<const uint16_t*>(run.pool +
-                                           run.page_bytes * run.pages[page]);
+  return reinterpret_cast<const uint16_t*>(run.pages[page]);
 }
 
 inline const uint16_t* ValuesOf(const PageRun& run, uint32_t page) {
@@ -47,14 +46,6 @@ inline uint32_t PagesFor(uint32_t n_slots) {
   return (n_slots + kPageSlots - 1) / kPageSlots;
 }
 
-// Where a page of a run begins.
-inline const char* PageAddress(const PageRun& run, uint32_t page) {
-  const bool is_exact = page < run.n_exact_pages;
-  const uint8_t* pool = is_exact ? run.exact_pool : run.pool;
-  const size_t page_bytes = is_exact ? run.exact_page_bytes : run.page_bytes;
-  return reinterpret_cast<const char*>(pool + page_bytes * run.pages[page]);
-}
-
 // Pages between the one being read and the one being prefetched: the same place
 // of the next chunk, and into the second-level cache. The first one's miss
 // registers (24 on Zen 4) bound a thread to half of what it can stream: 14 GB/s
@@ -67,14 +58,14 @@ struct Chunk {
   uint32_t n_pages;
   uint32_t n_slots;
   // [n_pages] Page to be prefetched while page i of the chunk is read.
-  const char* const* ahead;
+  const uint8_t* const* ahead;
 };
 
 // The pages kPrefetchPages behind a chunk's own (in a shorter run, as many as
 // it has), in this run and on in the next one; where there are none, a page
 // that is in the cache.
 struct PagesAhead {
-  const char* address[kChunkPages];
+  const uint8_t* address[kChunkPages];
 
   PagesAhead(const PageRun& run, const PageRun* next, uint32_t first_page) {
     const uint32_t n_pages = PagesFor(run.n_slots);
@@ -83,11 +74,11 @@ struct PagesAhead {
     for (uint32_t i = 0; i < kChunkPages; ++i) {
       const uint32_t page = first_page + i + distance;
       if (page < n_pages) {
-        address[i] = PageAddress(run, page);
+        address[i] = run.pages[page];
       } else if (page - n_pages < n_next) {
-        address[i] = PageAddress(*next, page - n_pages);
+        address[i] = next->pages[page - n_pages];
       } else {
-        address[i] = PageAddress(run, n_pages - 1);
+        address[i] = run.pages[n_pages - 1];
       }
     }
   }

@@ -16,13 +16,14 @@
 namespace lkv {
 
 // Pages of one lane in shuffled order, filled with random keys and values. One
-// of int8 begins with pages of f16 in a pool of their own.
+// of int8 begins with pages of f16, which lie elsewhere.
 struct TestLane {
   KvType type;
   uint32_t head_dim;
   std::vector<uint32_t> pages;
   std::vector<uint8_t> pool;
   std::vector<uint16_t> exact_pool;
+  std::vector<const uint8_t*> addresses;  // of pages, as Run found them
   std::vector<float> key_offset;
   uint32_t n_exact_pages;
 
@@ -136,16 +137,21 @@ struct TestLane {
     }
   }
 
+  // Of the first n_slots slots; lists the pages of all.
   PageRun Run(uint32_t n_slots) const {
-    return {.pool = pool.data(),
-            .page_bytes = page_bytes(),
-            .pages = pages.data(),
+    TestLane* self = const_cast<TestLane*>(this);
+    self->addresses.resize(pages.size());
+    for (uint32_t i = 0; i < pages.size(); ++i) {
+      const uint32_t slot = i * kPageSlots;
+      self->addresses[i] = HasHalves(slot)
+                               ? reinterpret_cast<uint8_t*>(self->Halves(slot))
+                               : self->PageBytes(slot);
+    }
+    return {.pages = addresses.data(),
             .n_slots = n_slots,
             .head_dim = head_dim,
             .n_exact_pages =
                 is_int8() ? std::min(n_exact_pages, PagesOf(n_slots)) : 0,
-            .exact_pool = reinterpret_cast<const uint8_t*>(exact_pool.data()),
-            .exact_page_bytes = page_halves() * sizeof(uint16_t),
             .key_offset = is_int8() ? key_offset.data() : nullptr};
   }
 

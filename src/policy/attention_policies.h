@@ -14,6 +14,9 @@ class H2oPolicy : public PageStatPolicy {
   explicit H2oPolicy(const PolicyCapacity& capacity)
       : PageStatPolicy(capacity) {}
   std::string_view name() const override { return "h2o"; }
+  std::unique_ptr<EvictionPolicy> Clone() const override {
+    return std::make_unique<H2oPolicy>(*this);
+  }
   void Observe(const LaneObservation& observation) override;
 };
 
@@ -26,6 +29,9 @@ class ObservedPolicy : public H2oPolicy {
   explicit ObservedPolicy(const PolicyCapacity& capacity)
       : H2oPolicy(capacity) {}
   std::string_view name() const override { return "observed"; }
+  std::unique_ptr<EvictionPolicy> Clone() const override {
+    return std::make_unique<ObservedPolicy>(*this);
+  }
   void ScorePages(uint32_t lane, uint32_t now_pos,
                   const PageScores& out) const override;
 };
@@ -36,6 +42,9 @@ class TovaPolicy : public PageStatPolicy {
   explicit TovaPolicy(const PolicyCapacity& capacity)
       : PageStatPolicy(capacity) {}
   std::string_view name() const override { return "tova"; }
+  std::unique_ptr<EvictionPolicy> Clone() const override {
+    return std::make_unique<TovaPolicy>(*this);
+  }
   void Observe(const LaneObservation& observation) override;
 };
 

@@ -49,6 +49,8 @@ class EvictionPolicy {
   virtual ~EvictionPolicy() = default;
 
   virtual std::string_view name() const = 0;
+  // Another policy in the same state, which goes its own way from here.
+  virtual std::unique_ptr<EvictionPolicy> Clone() const = 0;
   // Bytes of state per page of a lane; charged to the budget.
   virtual size_t bytes_per_page() const = 0;
   // Whether half of what stays is chosen by `attention` alone, before `score`

@@ -96,6 +96,12 @@ class Lane {
     return score;
   }
   uint32_t n_slots() const { return n_slots_; }
+  // The same lane as another policy knows it.
+  Lane Of(EvictionPolicy* policy) const {
+    Lane lane = *this;
+    lane.policy_ = policy;
+    return lane;
+  }
 
  private:
   EvictionPolicy* policy_;
@@ -145,6 +151,26 @@ TEST_P(AnyPolicyTest, SameCallsSameAnswers) {
   Lane a(first.get(), 0);
   Lane b(second.get(), 0);
   EXPECT_EQ(Live(a, 1, 0, 400), Live(b, 1, 0, 400));
+}
+
+TEST_P(AnyPolicyTest, ACloneGoesOnFromTheSameStateByItself) {
+  auto policy = Make(GetParam().policy);
+  Lane lane(policy.get(), 0);
+  Live(lane, 1, 0, 200);
+  const auto clone = policy->Clone();
+  EXPECT_EQ(clone->name(), GetParam().name);
+  Lane of_clone = lane.Of(clone.get());
+  EXPECT_EQ(of_clone.Scores(), lane.Scores());
+  const std::vector<float> other = Live(of_clone, 2, 200, 400);
+  auto twin = Make(GetParam().policy);
+  Lane of_twin(twin.get(), 0);
+  Live(of_twin, 1, 0, 200);
+  EXPECT_EQ(Live(lane, 1, 200, 400), Live(of_twin, 1, 200, 400))
+      << "the clone changed the policy that it came from";
+  auto diverging = Make(GetParam().policy);
+  Lane of_diverging(diverging.get(), 0);
+  Live(of_diverging, 1, 0, 200);
+  EXPECT_EQ(other, Live(of_diverging, 2, 200, 400));
 }
 
 TEST_P(AnyPolicyTest, LanesDoNotSeeEachOther) {

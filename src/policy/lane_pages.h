@@ -5,6 +5,7 @@
 // the constructors only.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -29,6 +30,7 @@ class LaneArray {
       : lane_stride_(size_t{capacity.pages_per_lane} * entries_per_page),
         entries_per_page_(entries_per_page),
         values_(lane_stride_ * capacity.n_lanes, Access::kSparse) {}
+  LaneArray(const LaneArray& other);
 
   T* of(uint32_t lane) { return values_.data() + lane * lane_stride_; }
   const T* of(uint32_t lane) const {
@@ -47,6 +49,23 @@ class LaneArray {
   size_t entries_per_page_;
   AlignedBuffer<T> values_;
 };
+
+// Takes memory for what is not zero only.
+template <typename T>
+LaneArray<T>::LaneArray(const LaneArray& other)
+    : lane_stride_(other.lane_stride_),
+      entries_per_page_(other.entries_per_page_),
+      values_(other.values_.size(), Access::kSparse) {
+  constexpr size_t kPiece = 4096 / sizeof(T);
+  for (size_t i = 0; i < values_.size(); i += kPiece) {
+    const size_t n = std::min(kPiece, values_.size() - i);
+    const T* const from = &other.values_[i];
+    const auto bytes = std::as_bytes(std::span(from, n));
+    const bool is_zero = std::all_of(bytes.begin(), bytes.end(),
+                                     [](auto b) { return b == std::byte{0}; });
+    if (!is_zero) std::copy_n(from, n, &values_[i]);
+  }
+}
 
 // How many pages and slots each lane has and where its pages begin.
 class LanePages {

@@ -26,6 +26,9 @@ class LookaheadPolicy : public EvictionPolicy {
                   const KernelTable& kernels);
 
   std::string_view name() const override { return "lookahead"; }
+  std::unique_ptr<EvictionPolicy> Clone() const override {
+    return std::make_unique<LookaheadPolicy>(*this);
+  }
   size_t bytes_per_page() const override;
   bool two_stage() const override { return score_ == ScoreName::kOutputError; }
   void AddPage(uint32_t lane, uint32_t first_pos) override;

@@ -14,6 +14,9 @@ class ArrivalPolicy : public PageStatPolicy {
   ArrivalPolicy(std::string_view name, const PolicyCapacity& capacity)
       : PageStatPolicy(capacity), name_(name) {}
   std::string_view name() const override { return name_; }
+  std::unique_ptr<EvictionPolicy> Clone() const override {
+    return std::make_unique<ArrivalPolicy>(*this);
+  }
   void Observe(const LaneObservation&) override {}
 
  protected:
@@ -30,6 +33,9 @@ class RandomPolicy : public PageStatPolicy {
   RandomPolicy(uint64_t seed, const PolicyCapacity& capacity)
       : PageStatPolicy(capacity), seed_(seed) {}
   std::string_view name() const override { return "random"; }
+  std::unique_ptr<EvictionPolicy> Clone() const override {
+    return std::make_unique<RandomPolicy>(*this);
+  }
   void Observe(const LaneObservation&) override {}
 
  protected:

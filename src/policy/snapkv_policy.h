@@ -28,6 +28,9 @@ class SnapKvPolicy : public EvictionPolicy {
   SnapKvPolicy(const ProtectedEnds& ends, const PolicyCapacity& capacity);
 
   std::string_view name() const override { return "snapkv"; }
+  std::unique_ptr<EvictionPolicy> Clone() const override {
+    return std::make_unique<SnapKvPolicy>(*this);
+  }
   size_t bytes_per_page() const override;
   void AddPage(uint32_t lane, uint32_t first_pos) override;
   void AddSlots(uint32_t lane, uint32_t n, const float* value_norms,

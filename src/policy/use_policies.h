@@ -41,6 +41,9 @@ class LruPolicy : public UsePolicy {
   LruPolicy(const ProtectedEnds& ends, const PolicyCapacity& capacity)
       : UsePolicy(ends, capacity) {}
   std::string_view name() const override { return "lru"; }
+  std::unique_ptr<EvictionPolicy> Clone() const override {
+    return std::make_unique<LruPolicy>(*this);
+  }
 
  protected:
   float InitialStat(uint32_t lane, uint32_t first_pos) const override;
@@ -53,6 +56,9 @@ class LfuPolicy : public UsePolicy {
   LfuPolicy(const ProtectedEnds& ends, const PolicyCapacity& capacity)
       : UsePolicy(ends, capacity) {}
   std::string_view name() const override { return "lfu"; }
+  std::unique_ptr<EvictionPolicy> Clone() const override {
+    return std::make_unique<LfuPolicy>(*this);
+  }
 
  protected:
   float AfterUse(float stat, uint32_t query_pos) const override;

@@ -53,7 +53,8 @@ PagePool::PagePool(const Options& options, uint64_t slab_bytes)
       slab_bytes_(slab_bytes),
       allocator_(options.capacity_pages, options.capacity_pages_max,
                  options.n_owners),
-      used_in_slab_(SlabsOf(options.capacity_pages_max)) {}
+      used_in_slab_(SlabsOf(options.capacity_pages_max)),
+      holders_(options.capacity_pages_max) {}
 
 Status PagePool::Reserve() {
   // One huge page more, so that the first slab can begin at a border.
@@ -96,7 +97,8 @@ PagePool::PagePool(PagePool&& other) noexcept
       slab_bytes_(other.slab_bytes_),
       allocator_(std::move(other.allocator_)),
       n_slabs_in_use_(other.n_slabs_in_use_),
-      used_in_slab_(std::move(other.used_in_slab_)) {}
+      used_in_slab_(std::move(other.used_in_slab_)),
+      holders_(std::move(other.holders_)) {}
 
 PagePool::~PagePool() {
   if (reserved_ != nullptr) CHECK(munmap(reserved_, reserved_bytes_) == 0);
@@ -108,16 +110,30 @@ PagePool::SlabRange PagePool::SlabsOfPage(uint32_t page) const {
           static_cast<uint32_t>((begin + page_bytes_ - 1) / slab_bytes_)};
 }
 
-PageId PagePool::Use(uint32_t page) {
+uint32_t PagePool::IndexOf(const uint8_t* page) const {
+  CHECK(Contains(page));
+  return static_cast<uint32_t>(static_cast<size_t>(page - base_) / page_bytes_);
+}
+
+uint8_t* PagePool::Use(uint32_t page) {
+  holders_[page] = 1;
   const auto [first, last] = SlabsOfPage(page);
   for (uint32_t slab = first; slab <= last; ++slab) {
     if (used_in_slab_[slab]++ == 0) ++n_slabs_in_use_;
   }
-  return PageId{page};
+  return PageAt(page);
 }
 
-void PagePool::Give(PageId id) {
-  const uint32_t page = static_cast<uint32_t>(id);
+void PagePool::Share(const uint8_t* page) {
+  uint32_t& n_holders = holders_[IndexOf(page)];
+  CHECK(n_holders > 0);
+  ++n_holders;
+}
+
+void PagePool::Give(const uint8_t* address) {
+  const uint32_t page = IndexOf(address);
+  CHECK(holders_[page] > 0);
+  if (--holders_[page] > 0) return;
   allocator_.Give(page);
   const auto [first, last] = SlabsOfPage(page);
   for (uint32_t slab = first; slab <= last; ++slab) {

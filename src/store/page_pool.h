@@ -4,9 +4,10 @@
 // Memory is taken from the system when a page is first written and given back
 // slab by slab, as soon as no page of a slab is in use. Low pages are taken
 // first, low extents where owners have some, so that the upper slabs run empty.
-// The range is contiguous, so a
-// kernel finds page i at base() + i * page_bytes. Which page is next, and which
-// pages are near each other, is PageAllocator's.
+// Which page is next, and which pages are near each other, is PageAllocator's.
+//
+// A page may have several holders, who then only read it; it is free when the
+// last one has given it.
 //
 // A slab is 2 MiB and lies in one huge page of the system where that is
 // possible: from pages of 4 KiB decode attention is 10 % slower (2,048 tokens
@@ -15,7 +16,7 @@
 // page whose size does not divide 2 MiB may lie in two slabs.
 //
 // Thread-compatible. Take, TakeFor and Give cost what PageAllocator says; Give
-// makes a system call when it empties a slab.
+// makes a system call when it empties a slab. Holder counts take kBytesPerPage.
 #pragma once
 
 #include <cstddef>
@@ -48,24 +49,34 @@ class PagePool {
   PagePool(PagePool&& other) noexcept;
   PagePool& operator=(PagePool&&) = delete;
 
-  // The lowest free page, contents undefined. Requires n_free() > 0.
-  PageId Take() { return Use(allocator_.Take()); }
+  // Bytes of bookkeeping per page of capacity.
+  static constexpr size_t kBytesPerPage = sizeof(uint32_t);
+
+  // The lowest free page, contents undefined, with one holder. Requires
+  // n_free() > 0.
+  uint8_t* Take() { return Use(allocator_.Take()); }
   // One near the other pages of an owner, below page `end` if there is one
   // there. Requires n_free() > 0.
-  PageId TakeFor(uint32_t owner, uint32_t end = UINT32_MAX) {
+  uint8_t* TakeFor(uint32_t owner, uint32_t end = UINT32_MAX) {
     return Use(allocator_.TakeFor(owner, end));
   }
-  // Requires a page that was taken and not given since.
-  void Give(PageId id);
+  // One holder more. Requires a page in use.
+  void Share(const uint8_t* page);
+  // One holder less. Requires a page in use.
+  void Give(const uint8_t* page);
+  bool IsShared(const uint8_t* page) const {
+    return holders_[IndexOf(page)] > 1;
+  }
 
   // Allows more pages. Requires capacity() <= capacity_pages <=
   // capacity_max(). Allocates nothing; pages stay where they are.
   void Grow(uint32_t capacity_pages);
 
-  const uint8_t* base() const { return base_; }
-  uint8_t* PageData(PageId id) {
-    return base_ + page_bytes_ * static_cast<uint32_t>(id);
+  // Whether it is one of this pool's pages.
+  bool Contains(const uint8_t* page) const {
+    return page >= base_ && page < base_ + page_bytes_ * capacity_max();
   }
+  uint8_t* PageAt(uint32_t index) const { return base_ + page_bytes_ * index; }
   size_t page_bytes() const { return page_bytes_; }
   uint32_t capacity() const { return allocator_.capacity(); }
   uint32_t capacity_max() const { return allocator_.capacity_max(); }
@@ -86,8 +97,9 @@ class PagePool {
  private:
   PagePool(const Options& options, uint64_t slab_bytes);
   Status Reserve();
+  uint32_t IndexOf(const uint8_t* page) const;
   // Counts a page that was taken.
-  PageId Use(uint32_t page);
+  uint8_t* Use(uint32_t page);
   void AdviseHugePages();
   // The slabs [first, last] that a page lies in, one or two.
   struct SlabRange {
@@ -104,6 +116,7 @@ class PagePool {
   PageAllocator allocator_;
   uint32_t n_slabs_in_use_ = 0;
   std::vector<uint32_t> used_in_slab_;  // [n_slabs]
+  std::vector<uint32_t> holders_;       // [capacity_max]
 };
 
 }  // namespace lkv

@@ -22,7 +22,8 @@ Result<PagePool> CreatePool(size_t page_bytes, uint32_t n_pages) {
       {.page_bytes = page_bytes, .capacity_pages = n_pages});
 }
 
-uint32_t Index(PageId id) { return static_cast<uint32_t>(id); }
+// Gives the page of that index.
+void Give(PagePool& pool, uint32_t index) { pool.Give(pool.PageAt(index)); }
 
 // Read calls of this process so far; the count includes those of this function.
 uint64_t ReadCalls() {
@@ -48,12 +49,12 @@ TEST(PagePoolTest, OnlyTheFirstOneReadsTheLimitsOfTheMachine) {
 
 TEST(PagePoolTest, TakesTheLowestFreePage) {
   PagePool pool = CreatePool(4096, 200).value();
-  for (uint32_t i = 0; i < 200; ++i) EXPECT_EQ(Index(pool.Take()), i);
+  for (uint32_t i = 0; i < 200; ++i) EXPECT_EQ(pool.Take(), pool.PageAt(i));
   EXPECT_EQ(pool.n_free(), 0u);
-  for (uint32_t page : {150, 3, 70}) pool.Give(PageId{page});
-  EXPECT_EQ(Index(pool.Take()), 3u);
-  EXPECT_EQ(Index(pool.Take()), 70u);
-  EXPECT_EQ(Index(pool.Take()), 150u);
+  for (uint32_t page : {150, 3, 70}) Give(pool, page);
+  EXPECT_EQ(pool.Take(), pool.PageAt(3));
+  EXPECT_EQ(pool.Take(), pool.PageAt(70));
+  EXPECT_EQ(pool.Take(), pool.PageAt(150));
 }
 
 TEST(PagePoolTest, PayloadsOfPagesInUseNeverMix) {
@@ -61,30 +62,30 @@ TEST(PagePoolTest, PayloadsOfPagesInUseNeverMix) {
   constexpr size_t kBytes = 5120;
   PagePool pool = CreatePool(kBytes, kPages).value();
   std::mt19937 rng(7);
-  std::vector<std::pair<PageId, uint8_t>> held;
-  std::set<uint32_t> ids;
+  std::vector<std::pair<uint8_t*, uint8_t>> held;
+  std::set<uint8_t*> pages;
   for (int round = 0; round < 5000; ++round) {
     if (pool.n_free() > 0 && (held.empty() || rng() % 100 < 52)) {
-      const PageId id = pool.Take();
-      ASSERT_TRUE(ids.insert(Index(id)).second);
+      uint8_t* const page = pool.Take();
+      ASSERT_TRUE(pages.insert(page).second);
       const uint8_t fill = static_cast<uint8_t>(rng());
-      std::memset(pool.PageData(id), fill, kBytes);
-      held.emplace_back(id, fill);
+      std::memset(page, fill, kBytes);
+      held.emplace_back(page, fill);
     } else {
       const size_t i = rng() % held.size();
-      const auto [id, fill] = held[i];
-      const uint8_t* data = pool.PageData(id);
-      for (size_t b = 0; b < kBytes; b += 511) ASSERT_EQ(data[b], fill);
-      pool.Give(id);
-      ids.erase(Index(id));
+      const auto [page, fill] = held[i];
+      for (size_t b = 0; b < kBytes; b += 511) ASSERT_EQ(page[b], fill);
+      pool.Give(page);
+      pages.erase(page);
       held[i] = held.back();
       held.pop_back();
     }
     ASSERT_EQ(pool.n_used(), held.size());
     std::set<uint32_t> slabs;
-    for (uint32_t page : ids) {
-      slabs.insert(page * kBytes / (256 << 10));
-      slabs.insert((page * kBytes + kBytes - 1) / (256 << 10));
+    for (const uint8_t* page : pages) {
+      const size_t begin = static_cast<size_t>(page - pool.PageAt(0));
+      slabs.insert(static_cast<uint32_t>(begin / (256 << 10)));
+      slabs.insert(static_cast<uint32_t>((begin + kBytes - 1) / (256 << 10)));
     }
     ASSERT_EQ(pool.n_slabs_in_use(), slabs.size());
   }
@@ -98,19 +99,19 @@ TEST(PagePoolTest, ReservingTakesNoMemoryAndEmptySlabsGoBackToTheSystem) {
   PagePool pool = CreatePool(4096, kPages).value();
   EXPECT_LT(ResidentBytes(), before + kMiB);
   for (uint32_t i = 0; i < kPages; ++i) {
-    std::memset(pool.PageData(pool.Take()), 1, 4096);
+    std::memset(pool.Take(), 1, 4096);
   }
   const size_t full = ResidentBytes();
   EXPECT_GT(full, before + 63 * kMiB);
   // One page per slab stays: nothing may be given back.
   for (uint32_t i = 0; i < kPages; ++i) {
-    if (i % kSlabPages != 5) pool.Give(PageId{i});
+    if (i % kSlabPages != 5) Give(pool, i);
   }
   EXPECT_GT(ResidentBytes() + kMiB, full);
-  EXPECT_EQ(*pool.PageData(PageId{5}), 1);
+  EXPECT_EQ(*pool.PageAt(5), 1);
   // The upper half of them goes.
   for (uint32_t i = kPages / 2 + 5; i < kPages; i += kSlabPages) {
-    pool.Give(PageId{i});
+    Give(pool, i);
   }
   EXPECT_LT(ResidentBytes(), full - 31 * kMiB);
   EXPECT_EQ(pool.n_slabs_in_use(), kPages / 2 / kSlabPages);
@@ -121,7 +122,7 @@ TEST(PagePoolTest, DestructionGivesEverythingBack) {
   const size_t before = ResidentBytes();
   {
     PagePool pool = CreatePool(4096, 16 * kMiB / 4096).value();
-    while (pool.n_free() > 0) std::memset(pool.PageData(pool.Take()), 1, 4096);
+    while (pool.n_free() > 0) std::memset(pool.Take(), 1, 4096);
     PagePool moved = std::move(pool);
     EXPECT_GT(ResidentBytes(), before + 15 * kMiB);
   }
@@ -141,7 +142,7 @@ TEST(PagePoolTest, SystemNeverHoldsMoreThanTheCapacity) {
   for (uint32_t n_pages : {200u, 16 * 256u, 16 * 256u + 10}) {
     const size_t before = ResidentBytes();
     PagePool pool = CreatePool(4096, n_pages).value();
-    while (pool.n_free() > 0) std::memset(pool.PageData(pool.Take()), 1, 4096);
+    while (pool.n_free() > 0) std::memset(pool.Take(), 1, 4096);
     EXPECT_LT(ResidentBytes(), before + n_pages * 4096 + kOwnBytes);
   }
 }
@@ -165,17 +166,17 @@ TEST(PagePoolTest, APageInTwoSlabsKeepsBoth) {
   EXPECT_EQ(pool.SlabsOf(993), 2u);
   EXPECT_EQ(pool.PagesIn(2), 1985u);
   for (uint32_t i = 0; i < 20000; ++i) {
-    std::memset(pool.PageData(pool.Take()), static_cast<int>(i), kBytes);
+    std::memset(pool.Take(), static_cast<int>(i), kBytes);
   }
   EXPECT_EQ(pool.n_slabs_in_use(), pool.SlabsOf(20000));
   for (uint32_t i = 0; i < 20000; ++i) {
-    if (i != 992) pool.Give(PageId{i});
+    if (i != 992) Give(pool, i);
   }
   EXPECT_EQ(pool.n_slabs_in_use(), 2u);
   for (size_t b = 0; b < kBytes; ++b) {
-    ASSERT_EQ(pool.PageData(PageId{992})[b], 992 % 256);
+    ASSERT_EQ(pool.PageAt(992)[b], 992 % 256);
   }
-  pool.Give(PageId{992});
+  Give(pool, 992);
   EXPECT_EQ(pool.n_slabs_in_use(), 0u);
 }
 
@@ -185,11 +186,40 @@ TEST(PagePoolTest, MoreThanTheMachineHasIsRefused) {
   EXPECT_EQ(pool.status().code(), StatusCode::kOutOfMemory);
 }
 
+TEST(PagePoolTest, ASharedPageIsFreeWhenItsLastHolderGivesIt) {
+  PagePool pool = CreatePool(4096, 2).value();
+  uint8_t* const page = pool.Take();
+  EXPECT_FALSE(pool.IsShared(page));
+  pool.Share(page);
+  pool.Share(page);
+  *page = 7;
+  pool.Give(page);
+  EXPECT_TRUE(pool.IsShared(page));
+  pool.Give(page);
+  EXPECT_FALSE(pool.IsShared(page));
+  EXPECT_EQ(pool.n_used(), 1u);
+  EXPECT_EQ(*page, 7);
+  pool.Give(page);
+  EXPECT_EQ(pool.n_used(), 0u);
+  EXPECT_EQ(pool.Take(), page);
+  EXPECT_FALSE(pool.IsShared(page));
+}
+
+TEST(PagePoolTest, KnowsItsOwnPages) {
+  PagePool pool = CreatePool(4096, 3).value();
+  const PagePool other = CreatePool(4096, 3).value();
+  EXPECT_TRUE(pool.Contains(pool.PageAt(0)));
+  EXPECT_TRUE(pool.Contains(pool.PageAt(2)));
+  EXPECT_FALSE(pool.Contains(pool.PageAt(3)));
+  EXPECT_FALSE(pool.Contains(other.PageAt(0)));
+  EXPECT_DEATH(pool.Share(pool.PageAt(0)), "CHECK failed");  // not in use
+}
+
 TEST(PagePoolDeathTest, GivingAPageTwiceIsOurBug) {
   PagePool pool = CreatePool(4096, 4).value();
-  const PageId id = pool.Take();
-  pool.Give(id);
-  EXPECT_DEATH(pool.Give(id), "CHECK failed");
+  const uint8_t* page = pool.Take();
+  pool.Give(page);
+  EXPECT_DEATH(pool.Give(page), "CHECK failed");
 }
 
 TEST(PagePoolTest, GrowsInPlaceAndHandsOutNoPageBeyondItsCapacity) {
@@ -202,25 +232,25 @@ TEST(PagePoolTest, GrowsInPlaceAndHandsOutNoPageBeyondItsCapacity) {
   EXPECT_EQ(pool.capacity(), kSmall);
   EXPECT_EQ(pool.capacity_max(), kLarge);
   for (uint32_t i = 0; i < kSmall; ++i) {
-    std::memset(pool.PageData(pool.Take()), static_cast<int>(i), 4096);
+    std::memset(pool.Take(), static_cast<int>(i), 4096);
   }
   EXPECT_EQ(pool.n_free(), 0u);
   EXPECT_DEATH(pool.Take(), "");
-  pool.Give(PageId{5});
-  pool.Give(PageId{69});
+  Give(pool, 5);
+  Give(pool, 69);
 
-  const uint8_t* base = pool.base();
+  const uint8_t* base = pool.PageAt(0);
   pool.Grow(100);
   pool.Grow(kLarge);
-  EXPECT_EQ(pool.base(), base);
+  EXPECT_EQ(pool.PageAt(0), base);
   EXPECT_EQ(pool.n_free(), kLarge - kSmall + 2);
   for (uint32_t i = 0; i < kSmall; ++i) {
     if (i == 5 || i == 69) continue;
-    EXPECT_EQ(pool.PageData(PageId{i})[4095], i);
+    EXPECT_EQ(pool.PageAt(i)[4095], i);
   }
-  EXPECT_EQ(Index(pool.Take()), 5u);
+  EXPECT_EQ(pool.Take(), pool.PageAt(5));
   for (uint32_t i = kSmall - 1; i < kLarge; ++i) {
-    ASSERT_EQ(Index(pool.Take()), i);
+    ASSERT_EQ(pool.Take(), pool.PageAt(i));
   }
   EXPECT_DEATH(pool.Grow(kLarge + 1), "");
   EXPECT_DEATH(pool.Grow(kLarge - 1), "");
@@ -236,12 +266,12 @@ TEST(PagePoolDeathTest, DoesWithoutHugePages) {
                                               .capacity_pages_max = n_pages});
     if (!pool.ok()) std::_Exit(3);
     pool->Grow(n_pages);
-    std::vector<PageId> pages;
+    std::vector<uint8_t*> pages;
     while (pool->n_free() > 0) {
       pages.push_back(pool->Take());
-      std::memset(pool->PageData(pages.back()), 1, 4096);
+      std::memset(pages.back(), 1, 4096);
     }
-    for (PageId page : pages) pool->Give(page);
+    for (const uint8_t* page : pages) pool->Give(page);
     std::_Exit(pool->n_slabs_in_use() == 0 ? 0 : 1);
   };
   EXPECT_EXIT(use_without_huge_pages(), testing::ExitedWithCode(0), "");

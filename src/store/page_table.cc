@@ -5,15 +5,22 @@
 namespace lkv {
 
 PageTable::PageTable(uint32_t capacity_pages) : capacity_(capacity_pages) {
-  ids_.reserve(capacity_pages);
+  pages_.reserve(capacity_pages);
   first_pos_.reserve(capacity_pages);
 }
 
-void PageTable::OpenPage(PageId id, uint32_t first_pos) {
+// A copied vector has no room to spare.
+PageTable::PageTable(const PageTable& other) : PageTable(other.capacity_) {
+  n_tokens_ = other.n_tokens_;
+  pages_.assign(other.pages_.begin(), other.pages_.end());
+  first_pos_.assign(other.first_pos_.begin(), other.first_pos_.end());
+}
+
+void PageTable::OpenPage(uint8_t* page, uint32_t first_pos) {
   CHECK(n_pages() < capacity_);
   CHECK(first_pos % kPageTokens == 0);
   CHECK(first_pos_.empty() || first_pos > first_pos_.back());
-  ids_.push_back(static_cast<uint32_t>(id));
+  pages_.push_back(page);
   first_pos_.push_back(first_pos);
 }
 
@@ -22,18 +29,18 @@ void PageTable::AddTokens(uint32_t n) {
   n_tokens_ += n;
 }
 
-PageId PageTable::Remove(uint32_t index) {
+uint8_t* PageTable::Remove(uint32_t index) {
   CHECK((index + 1) * kPageTokens <= n_tokens_);
-  const PageId id = page_id(index);
-  ids_.erase(ids_.begin() + index);
+  uint8_t* const page = pages_[index];
+  pages_.erase(pages_.begin() + index);
   first_pos_.erase(first_pos_.begin() + index);
   n_tokens_ -= kPageTokens;
-  return id;
+  return page;
 }
 
-void PageTable::Relocate(uint32_t index, PageId id) {
+void PageTable::Relocate(uint32_t index, uint8_t* page) {
   CHECK(index < n_pages());
-  ids_[index] = static_cast<uint32_t>(id);
+  pages_[index] = page;
 }
 
 }  // namespace lkv

@@ -20,29 +20,30 @@ namespace lkv {
 class PageTable {
  public:
   explicit PageTable(uint32_t capacity_pages);
+  PageTable(const PageTable& other);
+  PageTable(PageTable&&) = default;
 
   // Bytes of bookkeeping per page of capacity.
-  static constexpr size_t kBytesPerPage = 2 * sizeof(uint32_t);
+  static constexpr size_t kBytesPerPage = sizeof(uint8_t*) + sizeof(uint32_t);
 
   // Opens an empty page at the end. Requires that the last page is full, that
   // first_pos is a multiple of kPageTokens behind all positions present, and
   // that the table is not full.
-  void OpenPage(PageId id, uint32_t first_pos);
+  void OpenPage(uint8_t* page, uint32_t first_pos);
   // Marks the next `n` slots as written. Requires that they fit the pages
   // opened; several pages may have been opened before they are filled.
   void AddTokens(uint32_t n);
-  // Takes a full page out and returns its id.
-  PageId Remove(uint32_t index);
-  // Gives page `index` another id; the payload has moved.
-  void Relocate(uint32_t index, PageId id);
+  // Takes a full page out and returns it.
+  uint8_t* Remove(uint32_t index);
+  // The payload of page `index` has moved.
+  void Relocate(uint32_t index, uint8_t* page);
 
   uint32_t capacity() const { return capacity_; }
-  uint32_t n_pages() const { return static_cast<uint32_t>(ids_.size()); }
+  uint32_t n_pages() const { return static_cast<uint32_t>(pages_.size()); }
   // Tokens in the table = slots that attention may read.
   uint32_t n_tokens() const { return n_tokens_; }
-  // Ids in the form kernels read: [n_pages].
-  const uint32_t* page_ids() const { return ids_.data(); }
-  PageId page_id(uint32_t index) const { return PageId{ids_[index]}; }
+  // Where they begin, in the form kernels read: [n_pages].
+  uint8_t* const* pages() const { return pages_.data(); }
   uint32_t first_pos(uint32_t index) const { return first_pos_[index]; }
   std::span<const uint32_t> first_positions() const { return first_pos_; }
   // Position of slot `slot`, counted over all pages.
@@ -53,7 +54,7 @@ class PageTable {
  private:
   uint32_t capacity_;
   uint32_t n_tokens_ = 0;
-  std::vector<uint32_t> ids_;
+  std::vector<uint8_t*> pages_;
   std::vector<uint32_t> first_pos_;
 };
 

@@ -8,27 +8,29 @@
 namespace lkv {
 namespace {
 
+uint8_t memory[16];  // its bytes stand for pages
+
 TEST(PageTableTest, PositionsStayWithTheirPageWhenOthersLeave) {
   PageTable table(8);
   for (uint32_t i = 0; i < 4; ++i) {
-    table.OpenPage(PageId{10 + i}, i * kPageTokens);
+    table.OpenPage(&memory[10 + i], i * kPageTokens);
   }
   table.AddTokens(3 * kPageTokens + 5);
-  EXPECT_EQ(table.Remove(1), PageId{11});
+  EXPECT_EQ(table.Remove(1), &memory[11]);
   EXPECT_EQ(table.n_pages(), 3u);
   EXPECT_EQ(table.n_tokens(), 2 * kPageTokens + 5);
   EXPECT_EQ(table.PositionOf(0), 0u);
   EXPECT_EQ(table.PositionOf(kPageTokens), 2 * kPageTokens);
   EXPECT_EQ(table.PositionOf(2 * kPageTokens + 4), 3 * kPageTokens + 4);
-  EXPECT_EQ(table.page_ids()[1], 12u);
+  EXPECT_EQ(table.pages()[1], &memory[12]);
 }
 
-TEST(PageTableTest, RelocationChangesTheIdAlone) {
+TEST(PageTableTest, RelocationChangesThePlaceAlone) {
   PageTable table(2);
-  table.OpenPage(PageId{7}, 32);
+  table.OpenPage(&memory[7], 32);
   table.AddTokens(4);
-  table.Relocate(0, PageId{3});
-  EXPECT_EQ(table.page_id(0), PageId{3});
+  table.Relocate(0, &memory[3]);
+  EXPECT_EQ(table.pages()[0], &memory[3]);
   EXPECT_EQ(table.first_pos(0), 32u);
   EXPECT_EQ(table.n_tokens(), 4u);
 }
@@ -36,7 +38,7 @@ TEST(PageTableTest, RelocationChangesTheIdAlone) {
 TEST(PageTableTest, AgreesWithAListOfPositionsUnderRandomUse) {
   constexpr uint32_t kCapacity = 20;
   PageTable table(kCapacity);
-  const uint32_t* storage = nullptr;
+  uint8_t* const* storage = nullptr;
   std::vector<uint32_t> positions;
   std::mt19937 rng(3);
   uint32_t next_pos = 0;
@@ -49,7 +51,7 @@ TEST(PageTableTest, AgreesWithAListOfPositionsUnderRandomUse) {
       positions.erase(positions.begin() + index * kPageTokens,
                       positions.begin() + (index + 1) * kPageTokens);
     } else if (next_pos == opened_to) {
-      table.OpenPage(PageId{0}, next_pos);
+      table.OpenPage(memory, next_pos);
       opened_to += kPageTokens;
     } else {
       const uint32_t n = 1 + rng() % (opened_to - next_pos);
@@ -60,14 +62,33 @@ TEST(PageTableTest, AgreesWithAListOfPositionsUnderRandomUse) {
     for (uint32_t slot = 0; slot < positions.size(); ++slot) {
       ASSERT_EQ(table.PositionOf(slot), positions[slot]);
     }
-    if (storage == nullptr) storage = table.page_ids();
-    ASSERT_EQ(table.page_ids(), storage);  // never reallocated
+    if (storage == nullptr) storage = table.pages();
+    ASSERT_EQ(table.pages(), storage);  // never reallocated
   }
+}
+
+TEST(PageTableTest, ACopyHasTheSamePagesAndRoomForTheRest) {
+  constexpr uint32_t kCapacity = 40;
+  PageTable table(kCapacity);
+  for (uint32_t i = 0; i < 3; ++i) {
+    table.OpenPage(&memory[i], i * kPageTokens);
+  }
+  table.AddTokens(2 * kPageTokens + 1);
+  PageTable copy = table;
+  EXPECT_EQ(copy.n_tokens(), table.n_tokens());
+  uint8_t* const* const storage = copy.pages();
+  for (uint32_t i = 3; i < kCapacity; ++i) {
+    copy.OpenPage(&memory[3], i * kPageTokens);
+  }
+  EXPECT_EQ(copy.pages(), storage);  // never reallocated
+  EXPECT_EQ(copy.pages()[2], &memory[2]);
+  EXPECT_EQ(copy.first_pos(kCapacity - 1), (kCapacity - 1) * kPageTokens);
+  EXPECT_EQ(table.n_pages(), 3u);
 }
 
 TEST(PageTableDeathTest, AnOpenPageCannotLeave) {
   PageTable table(2);
-  table.OpenPage(PageId{0}, 0);
+  table.OpenPage(memory, 0);
   table.AddTokens(kPageTokens - 1);
   EXPECT_DEATH(table.Remove(0), "CHECK failed");
 }
