@@ -157,7 +157,7 @@ inline void QuantizedRowTile(const MatmulArgs& args, const Tile* tiles,
   }
   const ReadAhead read = ReadAhead::Of<Tile>(args);
   for (size_t b = 0; b < args.n_column_tiles; ++b) {
-    if constexpr (kTokens == 1) PrefetchAhead(&tiles[b], read);
+    if (kTokens == 1 || t == 0) PrefetchAhead(&tiles[b], read);
     for (int h = 0; h < kHalves; ++h) {
       for (int i = 0; i < kTokens; ++i) {
         sums[h][i] = AddProduct<kHasLow>(
@@ -188,7 +188,7 @@ inline void HalfRowTile(const MatmulArgs& args, const Tile16* tiles, size_t t,
   const ReadAhead read = ReadAhead::Of<Tile16>(args);
   const float* x = args.x + t * args.x_stride;
   for (size_t b = 0; b < args.n_column_tiles; ++b, x += kTileColumns) {
-    if constexpr (kTokens == 1) PrefetchAhead(&tiles[b], read);
+    if (kTokens == 1 || t == 0) PrefetchAhead(&tiles[b], read);
     for (uint32_t c = 0; c < kTileColumns; c += 2) {
       for (int parity = 0; parity < 2; ++parity) {
         for (int h = 0; h < kHalves; ++h) {

@@ -7,7 +7,9 @@
 // rests on it.
 //
 // One token is bound by memory: tiles are prefetched, on into what is read
-// after them, which no hardware prefetcher could know.
+// after them, which no hardware prefetcher could know. So they are for the
+// first block of several tokens; the others find them in the cache (a step of 8
+// sequences: 7.6 ms instead of 9.7).
 //
 // Many tokens are bound by the two pipes that multiply, together one operation
 // a cycle on Zen 4. With 8-bit activations a tile and a token need 8 dot
@@ -242,7 +244,7 @@ inline void QuantizedRowTile(const MatmulArgs& args, const Tile* tiles,
   const ReadAhead read = ReadAhead::Of<Tile>(args);
   TokensAt<kHasLow, kTokens> x(args.quantized, t);
   for (size_t b = 0; b < args.n_column_tiles; ++b) {
-    if constexpr (kTokens == 1) PrefetchAhead(&tiles[b], read);
+    if (kTokens == 1 || t == 0) PrefetchAhead(&tiles[b], read);
     AddProducts(tiles[b], x, sums);
     x.GoToNextTile();
   }
@@ -266,7 +268,7 @@ inline void HalfRowTile(const MatmulArgs& args, const Tile16* tiles, size_t t,
   const ReadAhead read = ReadAhead::Of<Tile16>(args);
   const float* x = args.x + t * args.x_stride;
   for (size_t b = 0; b < args.n_column_tiles; ++b, x += kTileColumns) {
-    if constexpr (kTokens == 1) PrefetchAhead(&tiles[b], read);
+    if (kTokens == 1 || t == 0) PrefetchAhead(&tiles[b], read);
     for (uint32_t c = 0; c < kTileColumns; c += 2) {
       __m512 w0 = Load(tiles[b].values[c]);
       __m512 w1 = Load(tiles[b].values[c + 1]);
