@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <random>
+#include <utility>
 
 namespace lkv {
 namespace {
@@ -161,6 +162,65 @@ TEST(SequencePagesTest, PagesOfInt8BeginWithExactOnes) {
   EXPECT_EQ(pages.n_free(), 1u);
   EXPECT_EQ(pages.table(3).n_tokens(), 80u);
   EXPECT_DEATH(pages.Remove(3, 1), "");
+}
+
+TEST(SequencePagesTest, AForkReadsTheSamePagesAndWritesToItsOwn) {
+  SequencePages pages =
+      SequencePages::Create(kShape, {.capacity_pages = 160,
+                                     .capacity_pages_max = 160,
+                                     .pages_per_lane = 4})
+          .value();
+  pages.Extend(0, 40);  // two pages and a half
+  const PagePool& common = pages.pool();
+  SequencePages fork = pages.Fork().value();
+  EXPECT_EQ(fork.n_used(), 120u);
+  EXPECT_EQ(fork.n_free(), 40u);
+  EXPECT_EQ(fork.shared_bytes(), fork.payload_bytes());
+  const auto same_page = [&](uint32_t slot) {
+    return pages.PageOfSlot(5, slot) == fork.PageOfSlot(5, slot);
+  };
+  EXPECT_TRUE(same_page(0) && same_page(16) && same_page(32));
+  *pages.PageOfSlot(5, 39) = 77;
+  fork.Extend(40, 1);
+  EXPECT_TRUE(same_page(0) && same_page(16));
+  EXPECT_FALSE(same_page(32));
+  EXPECT_EQ(*fork.PageOfSlot(5, 39), 77);
+  EXPECT_EQ(pages.shared_bytes(), 2 * 40 * 4096u);
+  // Nobody else holds the page that it goes on to write.
+  uint8_t* const last = pages.PageOfSlot(5, 39);
+  pages.Extend(40, 1);
+  EXPECT_EQ(pages.PageOfSlot(5, 39), last);
+  EXPECT_EQ(common.n_used(), 120u);
+  fork.Remove(5, 1);
+  EXPECT_EQ(common.n_used(), 120u);
+  pages.Remove(5, 1);
+  EXPECT_EQ(common.n_used(), 119u);
+}
+
+TEST(SequencePagesTest, SharedPagesStayInALoosePool) {
+  SequencePages pages = Filled(80);
+  SequencePages fork = pages.Fork().value();
+  std::mt19937 rng(6);
+  for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {
+    while (pages.table(lane).n_pages() > 10) {
+      const uint32_t index = rng() % pages.table(lane).n_pages();
+      pages.Remove(lane, index);
+      fork.Remove(lane, index);
+    }
+  }
+  const uint64_t shared_bytes = pages.shared_bytes();
+  EXPECT_EQ(shared_bytes, pages.payload_bytes());
+  for (int i = 0; i < 100; ++i) {
+    pages.Compact();
+    fork.Compact();
+  }
+  EXPECT_EQ(pages.shared_bytes(), shared_bytes);
+  ExpectPayloads(pages);
+  { const SequencePages gone = std::move(fork); }
+  EXPECT_EQ(pages.shared_bytes(), 0u);
+  for (int i = 0; i < 1000; ++i) pages.Compact();
+  EXPECT_GT(pages.pool().n_used(), 200u);  // what nobody else holds moves
+  ExpectPayloads(pages);
 }
 
 TEST(SequencePagesTest, AFullPoolIsLeftAlone) {

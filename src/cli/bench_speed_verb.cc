@@ -32,6 +32,7 @@ Json RowAsJson(const SpeedRow& row) {
   return {{"kind", KindText(row.kind)},
           {"depth", row.depth_tokens},
           {"batch", row.batch},
+          {"shared_prompt", row.shared_prompt},
           {"budget", FormatBudget(row.budget)},
           {"kv_type", KvTypeText(row.kv_type)},
           {"threads", row.n_threads},
@@ -62,15 +63,16 @@ std::string RowsAsText(const std::vector<SpeedRow>& rows) {
     const auto if_decode = [&](std::string text) {
       return decode ? text : std::string("-");
     };
-    table.AddRow({KindText(row.kind), FormatCount(row.depth_tokens),
-                  std::to_string(row.batch), FormatBudget(row.budget),
-                  KvTypeText(row.kv_type),
-                  FormatFixed(row.tokens_per_second, 1),
-                  if_decode(FormatFixed(row.step.p50_us / 1000, 2)),
-                  if_decode(FormatFixed(row.step.p99_us / 1000, 2)),
-                  if_decode(FormatFixed(cpu_ratio, 2)),
-                  if_decode(FormatPercent(row.policy_share)),
-                  FormatFixed(row.stream_gb_s, 1)});
+    table.AddRow(
+        {KindText(row.kind), FormatCount(row.depth_tokens),
+         std::to_string(row.batch) + (row.shared_prompt ? " forks" : ""),
+         FormatBudget(row.budget), KvTypeText(row.kv_type),
+         FormatFixed(row.tokens_per_second, 1),
+         if_decode(FormatFixed(row.step.p50_us / 1000, 2)),
+         if_decode(FormatFixed(row.step.p99_us / 1000, 2)),
+         if_decode(FormatFixed(cpu_ratio, 2)),
+         if_decode(FormatPercent(row.policy_share)),
+         FormatFixed(row.stream_gb_s, 1)});
   }
   return table.Print();
 }
@@ -86,6 +88,9 @@ void BenchSpeedVerb::AddTo(CLI::App& bench) {
           "Tokens cached before decoding [0,2048,8192]");
   AddList(*verb, "--batch", &batches_, 1, kLargestBatch,
           "Sequences per decode step [1]");
+  verb->add_flag("--shared-prompt", shared_prompt_,
+                 "The sequences of a batch go on from one prompt, which is in "
+                 "memory once");
   AddList(*verb, "--prefill", &prefills_, 0, kMostTokens,
           "Lengths of prompts to read; 0: none [512,2048,8192]");
   verb->add_option("--gen", gen_tokens_,
@@ -113,6 +118,7 @@ Result<SpeedOptions> BenchSpeedVerb::ReadOptions() const {
   options.cache = configuration->cache();
   options.depths = depths_;
   options.batches = batches_;
+  options.shared_prompt = shared_prompt_;
   options.gen_tokens = gen_tokens_;
   options.prefill_tokens = prefills_;
   std::erase(options.prefill_tokens, 0u);

@@ -31,6 +31,7 @@ class BenchSpeedVerb {
   uint32_t gen_tokens_ = 128;
   std::vector<std::string> budgets_ = {"full", "25%"};
   std::vector<std::string> kv_types_ = {"f16"};
+  bool shared_prompt_ = false;
   bool teacher_forced_ = false;
   bool json_ = false;
 };

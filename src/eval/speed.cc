@@ -85,13 +85,16 @@ class SpeedRun {
   Result<SpeedRow> Decode(uint32_t depth, uint32_t batch,
                           const CacheOptions& cache) {
     SpeedRow row = NewRow(SpeedRow::Kind::kDecode, depth, batch, cache);
+    row.shared_prompt = options_.shared_prompt && batch > 1;
     const uint32_t n_prompt = PromptOf(depth);
     std::vector<std::unique_ptr<Sequence>> sequences;
     std::vector<Sequence*> pointers;
     std::vector<std::vector<int32_t>> forced;
     for (uint32_t i = 0; i < batch; ++i) {
       Result<std::unique_ptr<Sequence>> sequence =
-          Start(cache, n_prompt, options_.gen_tokens, i);
+          options_.shared_prompt && i > 0
+              ? engine_.Fork(*sequences[0])
+              : Start(cache, n_prompt, options_.gen_tokens, i);
       if (!sequence.ok()) return sequence.status();
       sequences.push_back(*std::move(sequence));
       pointers.push_back(sequences.back().get());

@@ -21,6 +21,9 @@ struct SpeedOptions {
   // Decode rows: every combination of these, gen_tokens steps each.
   std::vector<uint32_t> depths = {0, 2048, 8192};  // tokens cached before
   std::vector<uint32_t> batches = {1};             // sequences per step
+  // The sequences of a batch are forks of one; otherwise each reads a prompt of
+  // its own.
+  bool shared_prompt = false;
   uint32_t gen_tokens = 128;
   // Prefill rows: every combination with budgets and kv_types.
   std::vector<uint32_t> prefill_tokens = {512, 2048, 8192};
@@ -37,6 +40,7 @@ struct SpeedRow {
   Kind kind = Kind::kDecode;
   uint32_t depth_tokens = 0;  // kPrefill: length of the prompt
   uint32_t batch = 1;
+  bool shared_prompt = false;  // of the batch
   Budget budget;
   KvTypeName kv_type = KvTypeName::kF16;
   uint32_t n_threads = 0;

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "testing/resident_bytes.h"
+
 namespace lkv {
 namespace {
 
@@ -40,6 +44,23 @@ TEST(LaneArrayTest, ClosesTheGapWithinItsLane) {
   const int expected[] = {0, 1, 4, 5, 6, 7};
   for (int i = 0; i < 6; ++i) EXPECT_EQ(array.of(0)[i], expected[i]);
   EXPECT_EQ(array.of(1)[0], 100);
+}
+
+TEST(LaneArrayTest, ACopyHasTheSameValuesAndTakesMemoryForThoseInUseOnly) {
+  constexpr PolicyCapacity kLarge = {.n_lanes = 16, .pages_per_lane = 4096};
+  LaneArray<float> array(kLarge, kPageTokens);  // 4 MiB
+  for (uint32_t lane = 0; lane < 16; ++lane) {
+    for (uint32_t i = 0; i < 3000; ++i) {
+      array.of(lane)[i] = static_cast<float>(lane * 10000 + i);
+    }
+  }
+  const size_t before = ResidentBytes();
+  const LaneArray<float> copy(array);
+  EXPECT_LT(ResidentBytes(), before + (1 << 20));
+  for (uint32_t lane = 0; lane < 16; ++lane) {
+    EXPECT_TRUE(std::equal(copy.of(lane), copy.of(lane) + 4096 * kPageTokens,
+                           array.of(lane)));
+  }
 }
 
 TEST(LanePagesDeathTest, AnObservationMustNotCoverSlotsYoungerThanItsQuery) {
