@@ -135,7 +135,6 @@ def parse_arguments() -> argparse.Namespace:
         metavar="FILE",
         help="GGUF (default: the one set-up fetched)",
     )
-    option("--kv-type", default="f16", help="of lkv's cache [%(default)s]")
     option("--threads", type=positive, default=2, help="[%(default)s]")
     option(
         "--gen",
@@ -169,7 +168,7 @@ def make_peers(args: argparse.Namespace) -> list[Tool]:
         OpenVino(),
         OpenVino(evicts=True),
         IkLlamaCpp(),
-        LkvBench(args.lkv, args.kv_type, full_cache=True),
+        LkvBench(args.lkv, full_cache=True),
     ]
     return [peer for peer in peers if peer.name in args.peers]
 
@@ -275,7 +274,7 @@ def measure_all(
 
 def main() -> int:
     args = parse_arguments()
-    lkv = LkvBench(args.lkv, args.kv_type)
+    lkv = LkvBench(args.lkv)
     peers = make_peers(args)
     if args.dry_run:
         options = RunOptions(args.model, args.threads, args.gen)

@@ -16,11 +16,10 @@ PROBE_READS = 9
 class LkvBench:
     """lkv with the work's budget, or beside it with its own full cache."""
 
-    def __init__(self, binary: pathlib.Path, kv_type: str, full_cache=False):
+    def __init__(self, binary: pathlib.Path, full_cache=False):
         self.name = "lkv-full" if full_cache else "lkv"
         self.version = ""
         self._binary = binary
-        self._kv_type = kv_type
         self._full_cache = full_cache
 
     def set_up(self) -> None:
@@ -36,7 +35,7 @@ class LkvBench:
         return ""
 
     def settings(self, work: Work) -> list[str]:
-        return [f"KV {self._kv_type}"]
+        return [f"KV {work.kv_type}"]
 
     def command(
         self, work: Work, setting: str, options: RunOptions
@@ -45,7 +44,7 @@ class LkvBench:
         if self._full_cache or work.percent == 100:
             budget = "full"
         return self._speed_command(options) + [
-            f"--kv-type={self._kv_type}",
+            f"--kv-type={work.kv_type}",
             f"--budget={budget}",
             f"--batch={work.batch}",
             f"--depth={work.length}",

@@ -18,8 +18,8 @@ def rows(*entries):
 
 class LkvBenchTest(unittest.TestCase):
     def setUp(self):
-        self.lkv = LkvBench(pathlib.Path("lkv"), "f16")
-        self.full = LkvBench(pathlib.Path("lkv"), "f16", full_cache=True)
+        self.lkv = LkvBench(pathlib.Path("lkv"))
+        self.full = LkvBench(pathlib.Path("lkv"), full_cache=True)
 
     def test_reads_speeds_by_kind(self):
         output = rows(("prefill", 64, 900.0, 9), ("decode", 64, 100.0, 9))

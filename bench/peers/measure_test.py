@@ -65,7 +65,7 @@ class Machine:
 
 class MeasureTest(unittest.TestCase):
     def measure(self, machine, peers, n_pairs):
-        lkv = LkvBench(pathlib.Path("lkv"), "f16")
+        lkv = LkvBench(pathlib.Path("lkv"))
         protocol = Protocol(OPTIONS, n_pairs, max_drift=0.15)
         measured = Measurement(lkv, peers, protocol, machine.run)
         measured.measure(WORK, lambda pair: None)

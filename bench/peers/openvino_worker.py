@@ -13,9 +13,6 @@ import numpy
 import openvino
 import openvino_genai
 
-# As little of the model's work as warms threads, code and memory up.
-WARM_UP_TOKENS = 16
-
 
 def pseudo_random_ids(n: int, first: int) -> openvino.Tensor:
     """Ids that every vocabulary of a language model has, [1, n]."""
@@ -40,7 +37,7 @@ def open_pipeline(args: argparse.Namespace) -> openvino_genai.LLMPipeline:
     if args.backend == "PA":
         scheduler = openvino_genai.SchedulerConfig()
         # The whole prompt in one step: its fastest way to read one.
-        scheduler.max_num_batched_tokens = max(args.prompt, WARM_UP_TOKENS)
+        scheduler.max_num_batched_tokens = args.prompt
         scheduler.enable_prefix_caching = False
         if args.cache_tokens:
             scheduler.use_cache_eviction = True
@@ -70,7 +67,8 @@ def main() -> None:
     args = parser.parse_args()
 
     pipeline = open_pipeline(args)
-    pipeline.generate(pseudo_random_ids(WARM_UP_TOKENS, 1), generation(2))
+    # The same work once before warms threads, code and memory up.
+    pipeline.generate(pseudo_random_ids(args.prompt, 1), generation(2))
     # The first token belongs to the prefill.
     result = pipeline.generate(
         pseudo_random_ids(args.prompt, 5), generation(args.gen + 1)

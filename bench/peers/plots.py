@@ -163,9 +163,7 @@ def _draw_panel(
         ]
     place = width / max(len(panel.names), 1)
     for i, name in enumerate(panel.names):
-        shown = {
-            tool: row[i] for tool, row in panel.bars.items() if row[i]
-        }
+        shown = {tool: row[i] for tool, row in panel.bars.items() if row[i]}
         bar_width = 0.8 * place / max(len(panel.bars), 1)
         x = left + place * (i + 0.5) - bar_width * len(shown) / 2
         for tool, bar in shown.items():

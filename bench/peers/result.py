@@ -17,7 +17,7 @@ from rows import ROW_NAMES, Row, parse_row, works_of
 from tool import Tool, output_of
 
 # Only figures with the same of these may stand in one result.
-CONDITIONS = ["processor", "cores", "lkv", "model", "threads", "gen", "kv_type"]
+CONDITIONS = ["processor", "cores", "lkv", "model", "threads", "gen"]
 
 
 def describe_conditions(args: argparse.Namespace) -> dict:
@@ -35,7 +35,6 @@ def describe_conditions(args: argparse.Namespace) -> dict:
         "model": args.model.name,
         "threads": args.threads,
         "gen": args.gen,
-        "kv_type": args.kv_type,
     }
 
 

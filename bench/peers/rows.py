@@ -1,9 +1,10 @@
 """What is measured: rows of the result and the work that yields them.
 
-A row is named KIND-LENGTH[-BUDGET]: `decode-8192-25%` is the speed of decoding
-behind 8,192 cached tokens with a quarter of the cache kept, `prefill-512` the
-speed of reading a prompt of 512 tokens, `batch8-2048` decoding of 8 sequences
-of 2,048 tokens in one step.
+A row is named KIND-LENGTH[-BUDGET][-int8]: `decode-8192-25%` is the speed of
+decoding behind 8,192 cached tokens with a quarter of the cache kept,
+`prefill-512` the speed of reading a prompt of 512 tokens, `batch8-2048`
+decoding of 8 sequences of 2,048 tokens in one step, `decode-2048-int8` decoding
+with lkv's cache in int8. (Peers try their 8-bit caches in every row.)
 """
 
 import dataclasses
@@ -14,7 +15,9 @@ import re
 ROW_NAMES = [
     "decode-0",
     "decode-2048",
+    "decode-2048-int8",
     "decode-8192",
+    "decode-8192-int8",
     "decode-8192-25%",
     "prefill-512",
     "prefill-2048",
@@ -25,7 +28,7 @@ ROW_NAMES = [
 
 _NAME = re.compile(
     r"(?P<kind>decode|prefill|batch(?P<batch>[1-9]\d*))"
-    r"-(?P<length>\d+)(-(?P<percent>[1-9]\d?)%)?"
+    r"-(?P<length>\d+)(-(?P<percent>[1-9]\d?)%)?(-(?P<kv_type>int8))?"
 )
 
 
@@ -36,6 +39,7 @@ class Work:
     length: int  # tokens of the prompt; 0 means the shortest a tool can do
     batch: int = 1  # sequences per decode step
     percent: int = 100  # of prompt and new tokens, how many the cache keeps
+    kv_type: str = "f16"  # of lkv's cache
     has_decode: bool = False
     has_prefill: bool = False
 
@@ -43,7 +47,8 @@ class Work:
     def name(self) -> str:
         batch = f"{self.batch} x " if self.batch > 1 else ""
         budget = f" at {self.percent} %" if self.percent < 100 else ""
-        return f"{batch}{self.length} tokens{budget}"
+        kv_type = f" in {self.kv_type}" if self.kv_type != "f16" else ""
+        return f"{batch}{self.length} tokens{budget}{kv_type}"
 
     @property
     def kinds(self) -> list[str]:
@@ -66,6 +71,7 @@ class Row:
     length: int
     batch: int
     percent: int
+    kv_type: str
 
 
 def parse_row(name: str) -> Row:
@@ -73,7 +79,7 @@ def parse_row(name: str) -> Row:
     if not match:
         raise ValueError(
             f"{name}: no such row; expected decode-N, prefill-N or batchB-N,"
-            " with -P% behind it for a smaller cache"
+            " with -P% behind it for a smaller cache and -int8 for lkv's in int8"
         )
     return Row(
         name=name,
@@ -81,6 +87,7 @@ def parse_row(name: str) -> Row:
         length=int(match["length"]),
         batch=int(match["batch"] or 1),
         percent=int(match["percent"] or 100),
+        kv_type=match["kv_type"] or "f16",
     )
 
 
@@ -101,7 +108,7 @@ def works_of(rows: list[Row]) -> list[Work]:
     """The least work for these rows: decode and prefill share a prompt."""
     works = {}
     for row in rows:
-        key = (row.length, row.batch, row.percent)
+        key = (row.length, row.batch, row.percent, row.kv_type)
         work = works.get(key, Work(*key))
         works[key] = dataclasses.replace(work, **{f"has_{row.kind}": True})
     return list(works.values())

@@ -16,14 +16,24 @@ class RowsTest(unittest.TestCase):
             (row.kind, row.length, row.batch, row.percent),
             ("prefill", 8192, 1, 25),
         )
+        row = rows.parse_row("decode-8192-25%-int8")
+        self.assertEqual((row.percent, row.kv_type), (25, "int8"))
         row = rows.parse_row("batch8-2048")
+        self.assertEqual(row.kv_type, "f16")
         self.assertEqual(
             (row.kind, row.length, row.batch, row.percent),
             ("decode", 2048, 8, 100),
         )
 
     def test_refuses_what_is_no_row(self):
-        for name in ("", "decode", "decode-x", "batch0-1", "decode-1-0%"):
+        for name in (
+            "",
+            "decode",
+            "decode-x",
+            "batch0-1",
+            "decode-1-0%",
+            "decode-1-f32",
+        ):
             with self.assertRaises(ValueError, msg=name):
                 rows.parse_row(name)
 
@@ -35,18 +45,21 @@ class RowsTest(unittest.TestCase):
         )
 
     def test_a_row_named_twice_is_measured_once(self):
-        self.assertEqual(len(rows.choose_rows("decode-0,decode-*")), 4)
+        self.assertEqual(len(rows.choose_rows("decode-0,decode-*")), 6)
 
     def test_decode_and_prefill_of_one_prompt_are_one_work(self):
         works = rows.works_of(
-            rows.choose_rows("decode-64,prefill-64,prefill-64-25%,batch2-64")
+            rows.choose_rows(
+                "decode-64,prefill-64,prefill-64-25%,batch2-64,decode-64-int8"
+            )
         )
         self.assertEqual(
-            [(w.batch, w.percent, w.kinds) for w in works],
+            [(w.batch, w.percent, w.kv_type, w.kinds) for w in works],
             [
-                (1, 100, ["decode", "prefill"]),
-                (1, 25, ["prefill"]),
-                (2, 100, ["decode"]),
+                (1, 100, "f16", ["decode", "prefill"]),
+                (1, 25, "f16", ["prefill"]),
+                (2, 100, "f16", ["decode"]),
+                (1, 100, "int8", ["decode"]),
             ],
         )
 

@@ -180,6 +180,10 @@ const std::vector<std::string>& Engine::weight_notes() const {
 
 uint32_t Engine::n_threads() const { return state_->team->n_threads(); }
 
+uint32_t Engine::max_step_tokens() const {
+  return state_->executor->max_step_tokens();
+}
+
 void Engine::SetObserver(AttentionObserver* observer) {
   try {
     state_->cache->SetObserver(observer);

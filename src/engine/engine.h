@@ -131,6 +131,8 @@ class Engine {
   // kernels' tiles (model/weights.h); empty when all are the file's own.
   const std::vector<std::string>& weight_notes() const;
   uint32_t n_threads() const;
+  // The most tokens of one step: sequences of a batch, tokens of a chunk.
+  uint32_t max_step_tokens() const;
 
   // Admits a sequence: checks its longest length against the context, the
   // budget against its floor, and the memory that its text will fill against
