@@ -106,8 +106,9 @@ class LKV_EXPORT Session {
   // Another session that goes on from the same text, so that several questions
   // can be asked about one document that was read once. Each of the two is what
   // it would be if it had read the text alone, under a budget of its own; the
-  // text is in memory once. kOutOfMemory when there is none for what the new
-  // one may add.
+  // text is in memory once. kInvalidArgument when the session was cancelled
+  // while it read its prompt; kOutOfMemory when the machine has no room for the
+  // text that the new session may add.
   Result<Session> Fork();
 
   SessionMemory memory() const;

@@ -1,8 +1,8 @@
 // BudgetPlan: from what the user allows (a share, tokens, bytes) to pages.
 //
-// A page costs its payload and its metadata (id, first position, policy
-// state); a sequence has a fixed cost beside. The plan says how many pages the
-// budget pays for, and refuses budgets that could not work:
+// A page costs its payload and its metadata (address, holders, first
+// position, policy state); a sequence has a fixed cost beside. The plan says
+// how many pages the budget pays for, and refuses budgets that could not work:
 //
 //   smallest = what every lane needs at least: its sinks, its newest tokens,
 //   pinned text, one open and one spare page; and twice its protected tokens,

@@ -160,7 +160,8 @@ CachedSequence::CachedSequence(SequenceId id, const CachedSequence& other,
       cost_(other.cost_),
       pages_(std::move(pages)),
       n_tokens_(other.n_tokens_),
-      resident_bytes_max_(ResidentBytes()) {
+      resident_bytes_max_(other.resident_bytes_max_),
+      read_bytes_last_step_(other.read_bytes_last_step_) {
   if (other.judge_.has_value()) judge_.emplace(*other.judge_, pages_);
 }
 
@@ -207,11 +208,13 @@ SequenceStats CachedSequence::Stats() const {
   stats.resident_bytes = ResidentBytes();
   stats.resident_bytes_max = resident_bytes_max_;
   stats.shared_bytes = pages_.shared_bytes();
-  // Shared pages stay where they are when this sequence has evicted them.
-  const uint64_t kept_bytes =
-      stats.resident_bytes - (plan_.holds_whole_text ? 0 : stats.shared_bytes);
+  // Shared pages stay in memory when this sequence has evicted them.
+  const uint64_t replaced_bytes = plan_.holds_whole_text
+                                      ? pages_.shared_open_bytes(n_tokens_)
+                                      : stats.shared_bytes;
   stats.growth_bytes =
-      plan_.fill_bytes - std::min(plan_.fill_bytes, kept_bytes);
+      plan_.fill_bytes -
+      std::min(plan_.fill_bytes, stats.resident_bytes - replaced_bytes);
   stats.metadata_bytes = cost_.MetadataBytes(shape_, n_pages);
   stats.full_bytes = n_tokens_ * shape_.bytes_per_token(type_) +
                      cost_.ExtraBytesForExact(shape_, PagesOf(n_tokens_));

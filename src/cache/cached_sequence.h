@@ -2,7 +2,7 @@
 // its budget and, unless nothing may ever leave, what judges the pages.
 //
 // Thread rule: see LaneEvidence and Evictor; what is not per lane is one
-// caller's. Allocates in Create only, for the longest text.
+// caller's. Allocates in Create and Fork only, for the longest text.
 #pragma once
 
 #include <cstdint>

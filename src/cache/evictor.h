@@ -55,7 +55,7 @@ class Evictor {
   // for is spread over several turns. (A lane gains one page between turns.)
   static constexpr uint32_t kMaxMovesPerTurn = 8;
 
-  // The sequence's own, which it works on.
+  // What it works on. Borrowed; all outlive it.
   struct Parts {
     SequencePages* pages;
     EvictionPolicy* policy;

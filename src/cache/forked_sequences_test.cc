@@ -142,6 +142,16 @@ std::vector<Case> Cases() {
   window.options.cache.base_window_tokens = 160;
   window.options.cache.lane_spread = LaneSpreadMode::kMass;
   cases.push_back(window);
+  Case hybrid{"hybrid_dense_pinned", Options(PolicyName::kLookahead, 800), 600};
+  hybrid.options.cache.base_window_tokens = 160;
+  hybrid.options.cache.window_strategy = WindowStrategy::kHybrid;
+  hybrid.options.cache.dense_layers = 1;
+  hybrid.options.pinned = {{50, 90}};
+  cases.push_back(hybrid);
+  Case threshold{"score_threshold", Options(PolicyName::kLookahead, 300), 500};
+  threshold.options.cache.eviction_rule = EvictionRule::kScoreThreshold;
+  threshold.options.cache.warmup_tokens = 400;
+  cases.push_back(threshold);
   cases.push_back({"lru", Options(PolicyName::kLru, 300), 600});
   cases.push_back({"snapkv", Options(PolicyName::kSnapKv, 300), 600});
   return cases;
@@ -226,6 +236,74 @@ TEST(ForkedSequencesTest, ASequenceWhoseForksAreGoneKeepsToItsBudgetInMemory) {
   EXPECT_LT(ResidentBytes(), at_first + stats.budget_bytes + 12 * kMiB);
 }
 
+// A fork as a checkpoint of every turn, the one before dropped.
+TEST(ForkedSequencesTest, PoolsOfEarlierForksAreEmptiedAndDropped) {
+  PagedKvCache cache(kLarge, Threads(1));
+  CacheDriver drive(cache, 1);
+  SequenceOptions options = Options(PolicyName::kFull, 0);
+  options.prompt_tokens = 2000;
+  DrivenSequence parent = drive.Add(options, 1);
+  drive.Prefill(parent, 100, 64);
+  const auto turn = [&] {
+    const SequenceId checkpoint = Fork(cache, parent, 2).id;
+    for (int i = 0; i < 17; ++i) drive.Step(parent, 1);
+    cache.RemoveSequence(checkpoint);
+    for (int i = 0; i < 8; ++i) drive.Step(parent, 1);
+  };
+  for (int i = 0; i < 4; ++i) turn();
+  const size_t before = ResidentBytes();
+  for (int i = 0; i < 40; ++i) turn();
+  const uint64_t text_bytes =
+      40 * 25 * kLarge.bytes_per_token(KvType::kF16);  // 17.6 MiB
+  EXPECT_LT(ResidentBytes(), before + text_bytes + 8 * kMiB);
+}
+
+TEST(ForkedSequencesTest, GrowthCountsTheCopyOfOpenPages) {
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  DrivenSequence parent = drive.Add(Options(PolicyName::kFull, 0), 1);
+  drive.Prefill(parent, 633, 64);
+  const uint64_t alone = cache.Stats(parent.id).growth_bytes;
+  DrivenSequence fork = Fork(cache, parent, 2);
+  EXPECT_EQ(cache.Stats(fork.id).growth_bytes,
+            alone + kShape.n_lanes() * kShape.page_bytes(KvType::kF16));
+  drive.Step(fork, 1);
+  EXPECT_EQ(cache.Stats(fork.id).growth_bytes, alone);
+  EXPECT_EQ(cache.Stats(parent.id).growth_bytes, alone);
+}
+
+TEST(ForkedSequencesTest, AForkBeforeTheFirstTokenIsAnotherEmptySequence) {
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  DrivenSequence parent = drive.Add(Options(PolicyName::kLookahead, 300), 1);
+  DrivenSequence fork = Fork(cache, parent, 1);
+  EXPECT_EQ(cache.Stats(fork.id).n_tokens, 0u);
+  EXPECT_EQ(cache.Stats(fork.id).shared_bytes, 0u);
+  EXPECT_EQ(drive.Prefill(parent, 400, 64), drive.Prefill(fork, 400, 64));
+}
+
+// The longer turn of one changes nothing for the other.
+TEST(ForkedSequencesTest, TurnsAreAnnouncedToEachForItself) {
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  SequenceOptions options = Options(PolicyName::kLookahead, 0);
+  options.cache.budget = {.kind = Budget::Kind::kShare, .share = 0.5};
+  options.max_tokens = 4000;
+  DrivenSequence parent = drive.Add(options, 1);
+  drive.Prefill(parent, 640, 64);
+  const uint64_t budget_bytes = cache.Stats(parent.id).budget_bytes;
+  DrivenSequence fork = Fork(cache, parent, 2);
+  ASSERT_TRUE(cache.AnnounceTurn(fork.id, 1000, 500).ok());
+  EXPECT_GT(cache.Stats(fork.id).budget_bytes, budget_bytes);
+  EXPECT_EQ(cache.Stats(parent.id).budget_bytes, budget_bytes);
+  EXPECT_FALSE(drive.Prefill(fork, 1000, 64).empty());
+  EXPECT_FALSE(drive.Prefill(parent, 300, 64).empty());
+  for (const DrivenSequence& sequence : {parent, fork}) {
+    const SequenceStats stats = cache.Stats(sequence.id);
+    EXPECT_LE(stats.resident_bytes_max, stats.budget_bytes);
+  }
+}
+
 TEST(ForkedSequencesTest, GrowthCountsWhatOwnPagesMayReplace) {
   PagedKvCache cache(kShape, Threads(1));
   CacheDriver drive(cache, 1);
@@ -244,6 +322,45 @@ TEST(ForkedSequencesTest, GrowthCountsWhatOwnPagesMayReplace) {
     EXPECT_EQ(stats.growth_bytes, stats.fill_bytes - stats.resident_bytes +
                                       (evicts ? stats.shared_bytes : 0));
   }
+}
+
+// Forks of forks that evict, each against a sequence that read the same text
+// alone.
+TEST(ForkedSequencesTest, ForksOfForksEvictAsIfEachWereAlone) {
+  SequenceOptions options = Options(PolicyName::kLookahead, 300);
+  options.cache.kv_type = KvTypeName::kInt8;
+  // The seeds of a text's parts, 100 tokens each.
+  const std::vector<std::vector<uint32_t>> texts = {
+      {1, 1, 1, 1}, {1, 2, 2, 2}, {1, 2, 3, 3}, {1, 2, 3, 4}};
+  std::vector<std::vector<float>> alone;
+  for (const std::vector<uint32_t>& text : texts) {
+    PagedKvCache cache(kShape, Threads(1));
+    CacheDriver drive(cache, 1);
+    DrivenSequence sequence = drive.Add(options, 0);
+    std::vector<float> rows;
+    for (uint32_t seed : text) {
+      sequence.seed = seed;
+      rows = drive.Prefill(sequence, 100, 32);
+    }
+    alone.push_back(rows);
+  }
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  std::vector<DrivenSequence> all = {drive.Add(options, 1)};
+  drive.Prefill(all[0], 100, 32);
+  for (uint32_t seed : {2u, 3u, 4u}) {
+    all.push_back(Fork(cache, all.back(), seed));
+    drive.Prefill(all.back(), 100, 32);
+  }
+  std::vector<std::vector<float>> forked(4);
+  for (uint32_t i : {2u, 0u, 1u, 3u}) {
+    // Those that had been forked before are up to 200 tokens behind.
+    while (all[i].n_tokens < 400) forked[i] = drive.Prefill(all[i], 100, 32);
+    if (i != 3) cache.RemoveSequence(all[i].id);
+  }
+  EXPECT_EQ(cache.Stats(all[3].id).shared_bytes, 0u);
+  EXPECT_GT(cache.Stats(all[3].id).evicted_tokens, 0u);
+  for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(forked[i], alone[i]) << i;
 }
 
 // Forks of forks that come and go, each against the dense cache.

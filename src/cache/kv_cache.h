@@ -80,7 +80,8 @@ struct SequenceStats {
   // Payload, part of resident_bytes, that other sequences hold, too: it is in
   // memory once.
   uint64_t shared_bytes = 0;
-  // The most memory that it may still take for the text announced.
+  // The most memory that it may still take for the text announced, what others
+  // hold of its pages not counted.
   uint64_t growth_bytes = 0;
   uint64_t metadata_bytes = 0;  // part of resident_bytes that is not payload
   uint64_t full_bytes = 0;      // payload a full cache would hold now
@@ -120,10 +121,10 @@ class KvCache {
   virtual Result<SequenceId> AddSequence(const SequenceOptions& options) = 0;
   // Another sequence in the state of `parent`: the same text, pages, scores and
   // budget. From there on each goes its own way, as if it had read the text
-  // alone; but the pages of the text are stored once until one of the two
-  // evicts them, and read by both. Between steps. Copies the state of the
-  // policy and the pages that are not full; O(pages). kOutOfMemory as for
-  // AddSequence.
+  // alone; but the pages of the text are in memory once, until the last one
+  // that holds them evicts them. Pages that are not full are copied when one of
+  // the two goes on. Between steps. Copies the state of the policy; O(pages of
+  // the longest text). kOutOfMemory as for AddSequence.
   virtual Result<SequenceId> ForkSequence(SequenceId parent) = 0;
   // The next turn of a sequence: prompt_tokens more to read, then up to
   // max_new_tokens more. Between steps. If that makes a longer text than was

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/aligned_buffer.h"
 #include "base/types.h"
 #include "cache/sequence_pages.h"
 #include "kernels/kernel_table.h"
@@ -32,7 +31,7 @@ class LaneEvidence {
     return shape.head_dim * sizeof(float) + 2 * sizeof(uint32_t);
   }
 
-  // Those who judge.
+  // Whom it tells. Borrowed; all outlive it.
   struct Judges {
     EvictionPolicy* policy;
     PatternDetector* detector;  // or nullptr

@@ -40,21 +40,22 @@ Result<SequenceId> PagedKvCache::ForkSequence(SequenceId parent) {
 }
 
 SequenceId PagedKvCache::Admit(std::unique_ptr<CachedSequence> sequence) {
-  const SequenceId id{next_id_++};
-  CHECK(sequence->id() == id);
-  CachedSequence& added =
-      *sequences_.emplace(id, std::move(sequence)).first->second;
-  ReserveScratch(added.LanePagesFor(0));
-  if (observer_ != nullptr || added.evidence() != nullptr) {
+  // All that may be refused memory comes before the first change.
+  const size_t n_sequences = sequences_.size() + 1;
+  ReserveScratch(sequence->LanePagesFor(0), n_sequences);
+  if (observer_ != nullptr || sequence->evidence() != nullptr) {
     attention_.ReserveMasses();
   }
-  step_.reserve(sequences_.size());
+  step_.reserve(n_sequences);
+  const SequenceId id = sequence->id();
+  sequences_.emplace(id, std::move(sequence));
+  ++next_id_;
   return id;
 }
 
-void PagedKvCache::ReserveScratch(uint32_t lane_pages) {
+void PagedKvCache::ReserveScratch(uint32_t lane_pages, size_t n_sequences) {
   attention_.Reserve(lane_pages * kPageTokens,
-                     static_cast<uint32_t>(sequences_.size()));
+                     static_cast<uint32_t>(n_sequences));
   for (PlanScratch& scratch : plan_scratch_) scratch.Reserve(lane_pages);
 }
 
@@ -62,7 +63,9 @@ Status PagedKvCache::AnnounceTurn(SequenceId id, uint32_t prompt_tokens,
                                   uint32_t max_new_tokens) {
   CachedSequence& sequence = Find(id);
   Status status = sequence.AnnounceTurn(prompt_tokens, max_new_tokens);
-  if (status.ok()) ReserveScratch(sequence.LanePagesFor(0));
+  if (status.ok()) {
+    ReserveScratch(sequence.LanePagesFor(0), sequences_.size());
+  }
   return status;
 }
 
@@ -113,7 +116,7 @@ Status PagedKvCache::BeginStep(std::span<const StepEntry> entries) {
   for (const StepEntry& entry : entries) {
     CHECK(entry.n_tokens > 0);
     CachedSequence& sequence = Find(entry.sequence);
-    ReserveScratch(sequence.LanePagesFor(entry.n_tokens));
+    ReserveScratch(sequence.LanePagesFor(entry.n_tokens), sequences_.size());
     if (Status s = sequence.MakeRoom(entry.n_tokens, plan_scratch_[0]);
         !s.ok()) {
       step_.clear();

@@ -5,18 +5,19 @@
 // A sequence owns a pool of pages with exactly as many as its budget pays for,
 // and addresses for those of its longest text, so the cap cannot be passed by
 // mistake and removing a sequence gives all of its memory back at once. Forks
-// share the pages of their common text; each page is charged in full to the
-// budget of everyone who holds it.
+// share the pages of their common text, which the last of them gives back; each
+// page is charged in full to the budget of everyone who holds it.
 //
 // Results depend on the calls alone, not on the size of the team: attention is
 // split at fixed slots and merged in a fixed order, and every decision is made
 // per lane or by one member in a phase of its own.
 //
 // Thread rule: as KvCache. A decode step costs O(resident tokens) and allocates
-// nothing: AddSequence and AnnounceTurn take the scratch that the text
-// announced will need. A text that grows past that makes BeginStep take, once,
-// the scratch for the longest text of its admission. All three throw
-// std::bad_alloc when the system refuses memory.
+// nothing: AddSequence, ForkSequence and AnnounceTurn take the scratch that the
+// text announced will need. A text that grows past that makes BeginStep take,
+// once, the scratch for the longest text of its admission. All four throw
+// std::bad_alloc when the system refuses memory; the cache is then as before
+// AddSequence and ForkSequence.
 #pragma once
 
 #include <cstdint>
@@ -87,8 +88,9 @@ class PagedKvCache final : public KvCache {
   CachedSequence& Find(SequenceId id) const;
   // Takes a sequence in and makes the room that its steps need.
   SequenceId Admit(std::unique_ptr<CachedSequence> sequence);
-  // Scratch for lanes of that many pages. Nothing to do for most steps.
-  void ReserveScratch(uint32_t lane_pages);
+  // Scratch for so many sequences with lanes of that many pages. Nothing to do
+  // for most steps.
+  void ReserveScratch(uint32_t lane_pages, size_t n_sequences);
 
   const KvShape shape_;
   const PagedKvCacheOptions options_;

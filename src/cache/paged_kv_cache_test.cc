@@ -207,6 +207,23 @@ TEST(PagedKvCacheTest, DecodeStepsAllocateNothing) {
   EXPECT_GT(cache.Stats(sequence.id).evicted_tokens, 300u);
 }
 
+TEST(PagedKvCacheTest, DecodeStepsOfForksAllocateNothing) {
+  PagedKvCache cache(kShape, Threads(2));
+  CacheDriver drive(cache, 1);
+  DrivenSequence parent =
+      drive.Add(Small(PolicyName::kLookahead,
+                      {.kind = Budget::Kind::kTokens, .amount = 256}),
+                1);
+  drive.Prefill(parent, 393, 512);
+  const Result<SequenceId> fork = cache.ForkSequence(parent.id);
+  ASSERT_TRUE(fork.ok()) << fork.status().message();
+  ConstantDecoder decoder(cache, 2);
+  const StepEntry entries[] = {{parent.id, 1}, {*fork, 1}};
+  const uint64_t before = allocations;
+  for (int i = 0; i < 200; ++i) ASSERT_TRUE(decoder.Step(entries));
+  EXPECT_EQ(allocations, before);
+}
+
 TEST(PagedKvCacheTest, ChunksAreAQuarterOfABudgetThatIsTooSmall) {
   PagedKvCache cache(kShape, Threads(1));
   CacheDriver drive(cache, 1);

@@ -9,38 +9,43 @@
 namespace lkv {
 namespace {
 
-// Whether a pool keeps slabs that n_slabs could do without: one is not worth a
-// move.
-bool IsLoose(const PagePool& pool, uint32_t n_slabs) {
-  return pool.n_slabs_in_use() > n_slabs + 1;
+// Pages for those of a text that are not exact: a short one has none, but a
+// pool has some.
+uint32_t RestPages(uint32_t n_pages, uint32_t n_exact) {
+  return std::max(n_pages, n_exact + 1) - n_exact;
 }
 
+// Whether less than half of the slabs that a pool from before a fork keeps is
+// in use.
 bool IsLoose(const PagePool& pool) {
-  return IsLoose(pool, pool.SlabsOf(pool.n_used()));
+  return pool.n_used() < pool.PagesIn(pool.n_slabs_in_use()) / 2;
 }
 
 }  // namespace
 
-Result<SequencePages::Pools> SequencePages::CreatePools(
-    const KvShape& shape, const Options& options) {
+Result<SequencePages::Pools> SequencePages::CreatePools(const KvShape& shape,
+                                                        const Options& options,
+                                                        uint32_t n_times) {
   const uint32_t n_exact = options.n_exact_pages * shape.n_lanes();
-  // A short text has no other pages than exact ones, but a pool has some.
-  const auto rest = [&](uint32_t n_pages) {
-    return std::max(n_pages, n_exact + 1) - n_exact;
-  };
-  Result<PagePool> pool =
-      PagePool::Create({.page_bytes = shape.page_bytes(options.type),
-                        .capacity_pages = rest(options.capacity_pages),
-                        .capacity_pages_max = rest(options.capacity_pages_max),
-                        .n_owners = shape.n_lanes()});
+  PagePool::Options rest = {
+      .page_bytes = shape.page_bytes(options.type),
+      .capacity_pages = RestPages(options.capacity_pages, n_exact),
+      .capacity_pages_max = RestPages(options.capacity_pages_max, n_exact),
+      .n_owners = shape.n_lanes()};
+  PagePool::Options exact = {.page_bytes = shape.page_bytes(KvType::kF16),
+                             .capacity_pages = n_exact};
+  if (n_times > 1) {
+    rest.capacity_pages_max *= n_times;
+    rest.capacity_pages = rest.capacity_pages_max;
+    exact.capacity_pages *= n_times;
+  }
+  Result<PagePool> pool = PagePool::Create(rest);
   if (!pool.ok()) return pool.status();
-  Pools pools{.rest = std::make_shared<PagePool>(*std::move(pool))};
+  Pools pools{std::make_shared<PagePool>(*std::move(pool)), nullptr};
   if (n_exact > 0) {
-    Result<PagePool> exact =
-        PagePool::Create({.page_bytes = shape.page_bytes(KvType::kF16),
-                          .capacity_pages = n_exact});
-    if (!exact.ok()) return exact.status();
-    pools.exact = std::make_shared<PagePool>(*std::move(exact));
+    Result<PagePool> created = PagePool::Create(exact);
+    if (!created.ok()) return created.status();
+    pools.exact = std::make_shared<PagePool>(*std::move(created));
   }
   return pools;
 }
@@ -48,7 +53,7 @@ Result<SequencePages::Pools> SequencePages::CreatePools(
 Result<SequencePages> SequencePages::Create(const KvShape& shape,
                                             const Options& options) {
   CHECK(options.n_exact_pages == 0 || options.type == KvType::kInt8);
-  Result<Pools> pools = CreatePools(shape, options);
+  Result<Pools> pools = CreatePools(shape, options, 1);
   if (!pools.ok()) return pools.status();
   return SequencePages(shape, options, *std::move(pools));
 }
@@ -65,18 +70,45 @@ SequencePages::SequencePages(const KvShape& shape, const Options& options,
   }
 }
 
+// Whether a pool has room for all pages of the longest text, whatever others
+// hold in it.
+bool SequencePages::HasRoomBesideOthers(const Pools& pools) const {
+  const uint32_t n_exact = options_.n_exact_pages * n_lanes();
+  const auto has_room = [](const PagePool& pool, uint32_t n_pages) {
+    return pool.n_free() >= n_pages;
+  };
+  return has_room(*pools.rest,
+                  RestPages(options_.capacity_pages_max, n_exact)) &&
+         (pools.exact == nullptr || has_room(*pools.exact, n_exact));
+}
+
+std::vector<SequencePages::SharedPool> SequencePages::PoolsInUse() const {
+  std::vector<SharedPool> all = shared_pools_;
+  all.push_back({pools_.rest, 0});
+  if (pools_.exact != nullptr) all.push_back({pools_.exact, 0});
+  for (SharedPool& shared : all) {
+    shared.n_pages = 0;
+    for (const PageTable& table : tables_) {
+      shared.n_pages += static_cast<uint32_t>(std::count_if(
+          table.pages(), table.pages() + table.n_pages(),
+          [&](const uint8_t* page) { return shared.pool->Contains(page); }));
+    }
+  }
+  std::erase_if(all, [](const SharedPool& s) { return s.n_pages == 0; });
+  return all;
+}
+
 Result<SequencePages> SequencePages::Fork() {
-  Result<Pools> mine = CreatePools(shape_, options_);
+  // Twice: what is in use beside others' pages is at most once.
+  constexpr uint32_t kTimes = 2;
+  const bool keeps_pools = HasRoomBesideOthers(pools_);
+  Result<Pools> mine =
+      keeps_pools ? pools_ : CreatePools(shape_, options_, kTimes);
   if (!mine.ok()) return mine.status();
-  Result<Pools> theirs = CreatePools(shape_, options_);
+  Result<Pools> theirs = CreatePools(shape_, options_, kTimes);
   if (!theirs.ok()) return theirs.status();
-  std::vector<std::shared_ptr<PagePool>> shared = shared_pools_;
-  shared.push_back(pools_.rest);
-  if (pools_.exact != nullptr) shared.push_back(pools_.exact);
-  std::erase_if(shared, [&](const std::shared_ptr<PagePool>& pool) {
-    return !HasPagesIn(*pool);
-  });
-  std::vector<std::shared_ptr<PagePool>> shared_of_fork = shared;
+  std::vector<SharedPool> shared_of_fork = PoolsInUse();
+  std::vector<SharedPool> shared = keeps_pools ? shared_pools_ : shared_of_fork;
   SequencePages fork(*this);
 
   // Nothing fails from here on.
@@ -88,14 +120,16 @@ Result<SequencePages> SequencePages::Fork() {
   }
   shared_pools_ = std::move(shared);
   pools_ = *std::move(mine);
+  is_forked_ = true;
   fork.shared_pools_ = std::move(shared_of_fork);
   fork.pools_ = *std::move(theirs);
+  fork.is_forked_ = true;
   return fork;
 }
 
 SequencePages::~SequencePages() {
-  // What lies in its own pools goes with them.
-  if (shared_pools_.empty()) return;
+  // What only it has goes with its pools.
+  if (!is_forked_) return;
   for (const PageTable& table : tables_) {
     for (uint32_t i = 0; i < table.n_pages(); ++i) {
       const uint8_t* const page = table.pages()[i];
@@ -104,31 +138,32 @@ SequencePages::~SequencePages() {
   }
 }
 
-bool SequencePages::HasPagesIn(const PagePool& pool) const {
-  return std::any_of(
-      tables_.begin(), tables_.end(), [&](const PageTable& table) {
-        return std::any_of(
-            table.pages(), table.pages() + table.n_pages(),
-            [&](const uint8_t* page) { return pool.Contains(page); });
-      });
-}
-
 PagePool& SequencePages::PoolOf(const uint8_t* page) const {
   if (pools_.rest->Contains(page)) return *pools_.rest;
   if (pools_.exact != nullptr && pools_.exact->Contains(page)) {
     return *pools_.exact;
   }
-  const auto pool = std::find_if(
-      shared_pools_.begin(), shared_pools_.end(),
-      [&](const std::shared_ptr<PagePool>& p) { return p->Contains(page); });
-  CHECK(pool != shared_pools_.end());
-  return **pool;
+  const auto shared =
+      std::find_if(shared_pools_.begin(), shared_pools_.end(),
+                   [&](const SharedPool& s) { return s.pool->Contains(page); });
+  CHECK(shared != shared_pools_.end());
+  return *shared->pool;
+}
+
+void SequencePages::GiveBack(const uint8_t* page) {
+  PagePool& pool = PoolOf(page);
+  pool.Give(page);
+  std::erase_if(shared_pools_, [&](SharedPool& shared) {
+    return shared.pool.get() == &pool && --shared.n_pages == 0;
+  });
 }
 
 void SequencePages::Grow(uint32_t capacity_pages) {
-  const uint32_t n_exact = options_.n_exact_pages * n_lanes();
   options_.capacity_pages = capacity_pages;
-  pools_.rest->Grow(std::max(capacity_pages, n_exact + 1) - n_exact);
+  const uint32_t n_rest =
+      RestPages(capacity_pages, options_.n_exact_pages * n_lanes());
+  // A fork's pool has room for more from the start.
+  if (pools_.rest->capacity() < n_rest) pools_.rest->Grow(n_rest);
 }
 
 uint64_t SequencePages::payload_bytes() const {
@@ -139,15 +174,27 @@ uint64_t SequencePages::payload_bytes() const {
          uint64_t{n_used_ - n_exact} * shape_.page_bytes(options_.type);
 }
 
+uint64_t SequencePages::SharedBytes(const uint8_t* page) const {
+  const PagePool& pool = PoolOf(page);
+  return pool.IsShared(page) ? pool.page_bytes() : 0;
+}
+
 uint64_t SequencePages::shared_bytes() const {
-  if (shared_pools_.empty()) return 0;
+  if (!is_forked_) return 0;
   uint64_t bytes = 0;
   for (const PageTable& table : tables_) {
     for (uint32_t i = 0; i < table.n_pages(); ++i) {
-      const uint8_t* const page = table.pages()[i];
-      const PagePool& pool = PoolOf(page);
-      if (pool.IsShared(page)) bytes += pool.page_bytes();
+      bytes += SharedBytes(table.pages()[i]);
     }
+  }
+  return bytes;
+}
+
+uint64_t SequencePages::shared_open_bytes(uint32_t n_tokens) const {
+  if (!is_forked_ || n_tokens % kPageTokens == 0) return 0;
+  uint64_t bytes = 0;
+  for (const PageTable& table : tables_) {
+    bytes += SharedBytes(table.pages()[table.n_pages() - 1]);
   }
   return bytes;
 }
@@ -204,6 +251,7 @@ void SequencePages::Extend(uint32_t n_tokens, uint32_t n_new) {
     tables_[lane].AddTokens(n_new);
   }
   n_used_ += n_lanes() * (end_page - first_page);
+  CHECK(n_used_ <= options_.capacity_pages);
 }
 
 uint8_t* SequencePages::TakeFor(uint32_t lane, uint32_t index) {
@@ -212,7 +260,7 @@ uint8_t* SequencePages::TakeFor(uint32_t lane, uint32_t index) {
 }
 
 void SequencePages::OwnLastPages() {
-  if (shared_pools_.empty()) return;
+  if (!is_forked_) return;
   for (uint32_t lane = 0; lane < n_lanes(); ++lane) {
     PageTable& table = tables_[lane];
     const uint32_t last = table.n_pages() - 1;
@@ -222,30 +270,32 @@ void SequencePages::OwnLastPages() {
     uint8_t* const to = TakeFor(lane, last);
     std::memcpy(to, from, pool.page_bytes());
     table.Relocate(last, to);
-    pool.Give(from);
+    GiveBack(from);
   }
 }
 
 void SequencePages::Remove(uint32_t lane, uint32_t index) {
   CHECK(index >= options_.n_exact_pages);
-  const uint8_t* const page = tables_[lane].Remove(index);
-  PoolOf(page).Give(page);
+  GiveBack(tables_[lane].Remove(index));
   --n_used_;
 }
 
 void SequencePages::Compact() {
   PagePool& own = *pools_.rest;
   // All pages could lie below end_page, with an extent per lane to spare, which
-  // keeps the pages of a lane together.
+  // keeps the pages of a lane together; one slab more is not worth a move.
   const uint32_t n_slabs =
       own.SlabsOf(own.n_used() + n_lanes() * PageAllocator::kExtentPages);
-  const bool is_loose = IsLoose(own, n_slabs);
-  if (!is_loose &&
-      std::none_of(shared_pools_.begin(), shared_pools_.end(),
-                   [](const auto& pool) { return IsLoose(*pool); })) {
-    return;
-  }
-  const uint32_t end_page = is_loose ? own.PagesIn(n_slabs) : own.capacity();
+  const bool has_holes = own.n_slabs_in_use() > n_slabs + 1;
+  const bool has_loose_pool =
+      std::any_of(shared_pools_.begin(), shared_pools_.end(),
+                  [&](const SharedPool& shared) {
+                    // Exact pages never leave, so their pools have no holes.
+                    return shared.pool->page_bytes() == own.page_bytes() &&
+                           IsLoose(*shared.pool);
+                  });
+  if (!has_holes && !has_loose_pool) return;
+  const uint32_t end_page = has_holes ? own.PagesIn(n_slabs) : own.capacity();
   uint32_t n_moves = 0;
   for (uint32_t i = 0; i < CeilDiv(n_lanes(), kPageTokens); ++i) {
     n_moves += CompactLane(next_lane_, end_page, kMaxMovesPerCompact - n_moves);
@@ -255,8 +305,8 @@ void SequencePages::Compact() {
   }
 }
 
-// Moves pages at or above end_page below it, and pages that this sequence alone
-// has in loose pools to where new pages come from. Returns how many.
+// Moves pages of the own pool at or above end_page below it, and into the own
+// pool what this sequence alone holds in loose ones. Returns how many.
 uint32_t SequencePages::CompactLane(uint32_t lane, uint32_t end_page,
                                     uint32_t max_moves) {
   PagePool& own = *pools_.rest;
@@ -267,13 +317,12 @@ uint32_t SequencePages::CompactLane(uint32_t lane, uint32_t end_page,
        i < table.n_pages() && n_moves < max_moves; ++i) {
     const uint8_t* const from = table.pages()[i];
     PagePool& pool = PoolOf(from);
-    const bool stays =
-        &pool == &own ? from < end : pool.IsShared(from) || !IsLoose(pool);
-    if (stays) continue;
+    const bool should_move = &pool == &own ? from >= end : IsLoose(pool);
+    if (!should_move || pool.IsShared(from)) continue;
     uint8_t* const to = own.TakeFor(lane, end_page);
     std::memcpy(to, from, own.page_bytes());
     table.Relocate(i, to);
-    pool.Give(from);
+    GiveBack(from);
     ++n_moves;
   }
   return n_moves;

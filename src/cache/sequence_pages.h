@@ -10,9 +10,9 @@
 // the KL of int8 to f16 falls to a third (docs/experiments.md).
 //
 // A fork shares the pages of the sequence that it came from, for reading. Each
-// of the two takes new pages from a pool of its own, so neither can take what
-// the other's budget pays for. The last page, if it is not full, is copied by
-// whoever writes to it first.
+// of the two takes new pages from a pool of its own, which has room for all
+// that its budget pays for beside what others hold there. The last page, if it
+// is not full, is copied by whoever writes to it while others hold it.
 //
 // Thread-compatible; all changes but Write are made by one thread between
 // steps, the same for all forks. Allocates in Create and Fork only.
@@ -65,9 +65,10 @@ class SequencePages {
   void Remove(uint32_t lane, uint32_t index);
   // Pages leave anywhere, so a pool that has shrunk is full of holes and no
   // slab is empty. Moves up to kMaxMovesPerCompact pages of the next few lanes
-  // into lower holes, if that can empty a slab; likewise pages that were shared
-  // once out of a pool of which nobody else uses much. Lanes take turns: after
-  // kPageTokens calls all were looked at. 1 us per page moved.
+  // into lower holes, if that can empty a slab; likewise pages that are shared
+  // no more out of a pool from before a fork, if less than half of its slabs is
+  // in use. Lanes take turns: after kPageTokens calls all were looked at. 1 us
+  // per page moved.
   void Compact();
 
   static constexpr uint32_t kMaxMovesPerCompact = 32;
@@ -81,6 +82,8 @@ class SequencePages {
   uint64_t payload_bytes() const;
   // The part of it that other sequences hold, too. O(pages).
   uint64_t shared_bytes() const;
+  // The part of that which this sequence copies when it goes on after n_tokens.
+  uint64_t shared_open_bytes(uint32_t n_tokens) const;
   // Where new pages come from that are not exact.
   const PagePool& pool() const { return *pools_.rest; }
 
@@ -105,20 +108,34 @@ class SequencePages {
   // StreamingLLM, arXiv 2309.17453), however many the options protect.
   static constexpr uint32_t kFirstOffsetSlot = 4;
 
-  // Where new pages come from.
+  // Where new pages come from. Owners: the sequence that takes pages from them,
+  // and every fork that holds pages in them.
   struct Pools {
     std::shared_ptr<PagePool> rest;
     std::shared_ptr<PagePool> exact;  // nullptr without exact pages
   };
-  static Result<Pools> CreatePools(const KvShape& shape,
-                                   const Options& options);
+  // One that this sequence has pages in, but takes none from: from before a
+  // fork.
+  struct SharedPool {
+    std::shared_ptr<PagePool> pool;
+    uint32_t n_pages;  // of this sequence in it, not 0
+  };
+  // Pools with addresses for n_times what the longest text takes.
+  static Result<Pools> CreatePools(const KvShape& shape, const Options& options,
+                                   uint32_t n_times);
 
   SequencePages(const KvShape& shape, const Options& options, Pools pools);
+  // For Fork, which makes the copy a holder of the pages.
   SequencePages(const SequencePages&) = default;
 
-  bool HasPagesIn(const PagePool& pool) const;
+  bool HasRoomBesideOthers(const Pools& pools) const;
+  // All pools with pages of this sequence, its own among them.
+  std::vector<SharedPool> PoolsInUse() const;
   // The pool that a page lies in.
   PagePool& PoolOf(const uint8_t* page) const;
+  // Holds a page no more.
+  void GiveBack(const uint8_t* page);
+  uint64_t SharedBytes(const uint8_t* page) const;
   // A new page for place `index` of a lane.
   uint8_t* TakeFor(uint32_t lane, uint32_t index);
   // Makes the last page of every lane one that this sequence may write to.
@@ -137,9 +154,8 @@ class SequencePages {
   KvShape shape_;
   Options options_;  // capacity_pages is what Grow made it
   Pools pools_;
-  // Those from before the forks, this sequence's or its ancestors', as long as
-  // it had pages there when it was forked last.
-  std::vector<std::shared_ptr<PagePool>> shared_pools_;
+  std::vector<SharedPool> shared_pools_;
+  bool is_forked_ = false;  // others may hold pages of it
   uint32_t n_used_ = 0;
   std::vector<float> key_offsets_;  // [n_lanes, head_dim], with exact ones
   std::vector<PageTable> tables_;   // [n_lanes]

@@ -223,6 +223,33 @@ TEST(SequencePagesTest, SharedPagesStayInALoosePool) {
   ExpectPayloads(pages);
 }
 
+// After the first fork a pool has room beside others' pages, so later ones
+// leave the parent where it is.
+TEST(SequencePagesTest, OnlyTheFirstForkGivesTheParentAnotherPool) {
+  SequencePages pages =
+      SequencePages::Create(kShape, {.capacity_pages = 160,
+                                     .capacity_pages_max = 160,
+                                     .pages_per_lane = 4})
+          .value();
+  pages.Extend(0, 32);
+  const PagePool* const first = &pages.pool();
+  { const SequencePages fork = pages.Fork().value(); }
+  const PagePool* const second = &pages.pool();
+  EXPECT_NE(second, first);
+  pages.Extend(32, 16);
+  SequencePages fork = pages.Fork().value();
+  EXPECT_EQ(&pages.pool(), second);
+  EXPECT_EQ(second->n_used(), 40u);
+  // The fork keeps what the parent gives back.
+  for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) pages.Remove(lane, 2);
+  EXPECT_EQ(second->n_used(), 40u);
+  pages.Extend(48, 16);
+  EXPECT_EQ(second->n_used(), 80u);
+  EXPECT_NE(pages.PageOfSlot(7, 32), fork.PageOfSlot(7, 32));
+  for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) fork.Remove(lane, 2);
+  EXPECT_EQ(second->n_used(), 40u);
+}
+
 TEST(SequencePagesTest, AFullPoolIsLeftAlone) {
   SequencePages pages = Filled(40);
   for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {

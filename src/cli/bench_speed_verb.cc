@@ -1,5 +1,7 @@
 #include "cli/bench_speed_verb.h"
 
+#include <algorithm>
+
 #include "cli/generation_report.h"
 #include "cli/json_document.h"
 #include "cli/number_text.h"
@@ -90,7 +92,7 @@ void BenchSpeedVerb::AddTo(CLI::App& bench) {
           "Sequences per decode step [1]");
   verb->add_flag("--shared-prompt", shared_prompt_,
                  "The sequences of a batch go on from one prompt, which is in "
-                 "memory once");
+                 "memory once (needs a --batch above 1)");
   AddList(*verb, "--prefill", &prefills_, 0, kMostTokens,
           "Lengths of prompts to read; 0: none [512,2048,8192]");
   verb->add_option("--gen", gen_tokens_,
@@ -119,6 +121,11 @@ Result<SpeedOptions> BenchSpeedVerb::ReadOptions() const {
   options.depths = depths_;
   options.batches = batches_;
   options.shared_prompt = shared_prompt_;
+  if (shared_prompt_ &&
+      *std::max_element(batches_.begin(), batches_.end()) < 2) {
+    return InvalidArgument(
+        "--shared-prompt: no batch has two sequences; add --batch 8");
+  }
   options.gen_tokens = gen_tokens_;
   options.prefill_tokens = prefills_;
   std::erase(options.prefill_tokens, 0u);

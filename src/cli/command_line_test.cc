@@ -68,6 +68,7 @@ TEST(CommandLineTest, WrongUseIsSaidInOneLineWithExitCode2) {
                           {"bench", "speed", "--depth", "1,"},
                           {"bench", "speed", "--budget", ",full"},
                           {"bench", "speed", "--batch", "0"},
+                          {"bench", "speed", "--shared-prompt"},
                           {"demo", "--policies", "lru,,random"},
                           {"run", "-p", "a", "--json=false"},
                           {"run", "-p", "a", "-x"},

@@ -192,6 +192,12 @@ void Engine::SetObserver(AttentionObserver* observer) {
   }
 }
 
+Status Sequence::State::CheckWhole() const {
+  if (!broken) return Status();
+  return InvalidArgument(
+      "sequence: was stopped within a step; start a new one");
+}
+
 Status Engine::State::CheckUsable() const {
   if (!cache_is_torn) return Status();
   return OutOfMemory(
@@ -239,10 +245,7 @@ Result<std::unique_ptr<Sequence>> Engine::Fork(const Sequence& sequence) {
   const Sequence::State& parent = *sequence.state_;
   CHECK(parent.engine == state_.get());
   if (Status s = state_->CheckUsable(); !s.ok()) return s;
-  if (parent.broken) {
-    return InvalidArgument(
-        "sequence: was stopped within a step; start a new one");
-  }
+  if (Status s = parent.CheckWhole(); !s.ok()) return s;
   return CatchRefusedMemory(
       "sequence", [&]() -> Result<std::unique_ptr<Sequence>> {
         auto state = std::make_unique<Sequence::State>(parent);
@@ -257,10 +260,7 @@ Result<std::unique_ptr<Sequence>> Engine::Admit(
     std::unique_ptr<Sequence::State> state,
     const std::function<Result<SequenceId>()>& add_to_cache) {
   state_->sequences.reserve(state_->sequences.size() + 1);
-  // Stays so if add_to_cache throws.
-  state_->cache_is_torn = true;
   Result<SequenceId> id = add_to_cache();
-  state_->cache_is_torn = false;
   if (!id.ok()) return id.status();
   state->id = *id;
   std::unique_ptr<Sequence> sequence(new Sequence(std::move(state)));
@@ -388,10 +388,7 @@ Result<Generation> Engine::RunTurn(
   if (turn.prompt.empty()) {
     return InvalidArgument("prompt: is empty; give some text");
   }
-  if (sequence.state_->broken) {
-    return InvalidArgument(
-        "sequence: was stopped within a step; start a new one");
-  }
+  if (Status s = sequence.state_->CheckWhole(); !s.ok()) return s;
   const uint64_t n_wanted = turn.prompt.size() + uint64_t{turn.max_new_tokens};
   const uint32_t n_left = sequence.max_tokens() - sequence.n_tokens();
   if (n_wanted > n_left) {

@@ -139,10 +139,11 @@ class Engine {
   // what the machine and the other sequences leave (kOutOfMemory).
   Result<std::unique_ptr<Sequence>> Start(const SequenceOptions& options);
 
-  // Another sequence in the state of one, with its logits: both go on from the
-  // same text, each as if it were alone, and share the memory of that text.
-  // O(pages of the cache); nothing is read again. kInvalidArgument when the
-  // sequence was stopped within a step, kOutOfMemory as for Start.
+  // Another sequence in the state of one, with its logits but times of its own:
+  // both go on from the same text, each as if it were alone, and share the
+  // memory of that text. O(pages of its longest text); nothing is read again.
+  // kInvalidArgument when the sequence was stopped within a step, kOutOfMemory
+  // as for Start; the sequence can be used on in either case.
   Result<std::unique_ptr<Sequence>> Fork(const Sequence& sequence);
 
   // One token for each of several sequences, in one pass over the weights;

@@ -329,6 +329,29 @@ class IdleObserver final : public AttentionObserver {
   std::_Exit(static_cast<int>(status.code()));
 }
 
+// Ends the process with the verdict of a step after a sequence could not be
+// forked.
+[[noreturn]] void ForkWithoutMemory(const std::string& path) {
+  auto engine = Engine::Open(RandomOptions(path));
+  SequenceOptions text;
+  text.prompt_tokens = 2000;
+  text.max_new_tokens = 10;
+  auto sequence = (*engine)->Start(text);
+  const std::vector<int32_t> prompt(500, 7);
+  if (!(*sequence)->Prefill(prompt, {}, {}).ok()) std::_Exit(99);
+  constexpr rlimit kNoMoreAddresses = {.rlim_cur = 1, .rlim_max = 1};
+  setrlimit(RLIMIT_AS, &kNoMoreAddresses);
+  const Status refusal = (*engine)->Fork(**sequence).status();
+  if (refusal.code() != StatusCode::kOutOfMemory) std::_Exit(98);
+  if ((*sequence)->stats().shared_bytes != 0) std::_Exit(97);
+  const Status status = (*sequence)->Decode(7);
+  std::_Exit(static_cast<int>(status.code()));
+}
+
+TEST_F(RandomModelTest, ASequenceThatCouldNotBeForkedGoesOn) {
+  EXPECT_EXIT(ForkWithoutMemory(Path()), testing::ExitedWithCode(0), "");
+}
+
 TEST_F(RandomModelTest, NoMemoryForAnObserverIsSaidByTheNextStep) {
   EXPECT_EXIT(
       ObserveWithoutMemory(Path()),

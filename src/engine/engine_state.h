@@ -24,6 +24,8 @@ struct Sequence::State {
   bool broken = false;        // the cache holds half a step: no more tokens
   std::vector<float> logits;  // [vocab_size]
   StepTimes times;
+
+  Status CheckWhole() const;  // kInvalidArgument when broken
 };
 
 struct Engine::State {
@@ -44,8 +46,8 @@ struct Engine::State {
   std::vector<uint32_t> logit_rows;
   std::vector<float> batch_logits;  // [sequences of the batch, vocab_size]
 
-  // True after the cache ran out of memory while it grew for a sequence or an
-  // observer: its parts no longer fit each other, and no step may run.
+  // True after the cache ran out of memory while it grew for an observer: its
+  // parts no longer fit each other, and no step may run.
   bool cache_is_torn = false;
   Status CheckUsable() const;  // kOutOfMemory when cache_is_torn
 

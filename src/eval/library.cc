@@ -56,6 +56,9 @@ struct Session::State {
     std::vector<int32_t> decode;
   };
 
+  // A session without a sequence: one could not be admitted for its first
+  // message. Nothing is lost, it has no text yet.
+  Status AdmitIfNone();
   Status Admit(std::vector<PositionRange> pinned);
   Result<std::vector<int32_t>> TokenizePrompt(std::string_view prompt,
                                               PromptForm form);
@@ -72,6 +75,10 @@ struct Session::State {
   std::vector<ChatMessage> messages;  // of a chat, replies included
   std::vector<int32_t> pending;       // drawn, but not in the cache yet
 };
+
+Status Session::State::AdmitIfNone() {
+  return sequence == nullptr ? Admit({}) : Status();
+}
 
 Status Session::State::Admit(std::vector<PositionRange> pinned) {
   options.pinned = std::move(pinned);
@@ -119,6 +126,7 @@ Result<Reply> Session::State::Generate(std::string_view prompt,
                                        const GenerateOptions& options,
                                        const TextCallback& on_text,
                                        const CancelCallback& cancelled) {
+  if (Status s = AdmitIfNone(); !s.ok()) return s;
   if (Status s =
           CheckTextLength(engine->tokenizer(), prompt, sequence->max_tokens());
       !s.ok()) {
@@ -181,6 +189,7 @@ Result<Reply> Session::Generate(std::string_view prompt,
 Result<Session> Session::Fork() {
   CHECK(state_ != nullptr && "a session that was moved from");
   return CatchRefusedMemory("session", [&]() -> Result<Session> {
+    if (Status s = state_->AdmitIfNone(); !s.ok()) return s;
     Result<std::unique_ptr<Sequence>> sequence =
         state_->engine->Fork(*state_->sequence);
     if (!sequence.ok()) return sequence.status();
@@ -197,8 +206,9 @@ Result<Session> Session::Fork() {
 
 SessionMemory Session::memory() const {
   CHECK(state_ != nullptr && "a session that was moved from");
-  const SequenceStats stats = state_->sequence->stats();
   SessionMemory memory;
+  if (state_->sequence == nullptr) return memory;
+  const SequenceStats stats = state_->sequence->stats();
   memory.budget_bytes = stats.budget_bytes;
   memory.resident_bytes = stats.resident_bytes;
   memory.resident_bytes_max = stats.resident_bytes_max;

@@ -151,6 +151,31 @@ TEST(LibraryTest, ForksAnswerAsSessionsThatReadTheDocumentThemselves) {
   }
 }
 
+TEST(LibraryTest, AForkedChatGoesOnFromTheLastReply) {
+  GenerateOptions options;
+  options.form = PromptForm::kChat;
+  options.max_new_tokens = 8;  // cut within the reply: a token is pending
+  const auto begin = [&] {
+    Session session = NewSession(512);
+    GenerateOrFail(session, "Name three colours of the rainbow.", options);
+    return session;
+  };
+  Session alone = begin();
+  Session parent = begin();
+  Result<Session> fork = parent.Fork();
+  ASSERT_TRUE(fork.ok()) << fork.status().message();
+  EXPECT_EQ(GenerateOrFail(*fork, "And three animals?", options).text,
+            GenerateOrFail(alone, "And three animals?", options).text);
+}
+
+TEST(LibraryTest, ASessionCancelledInAPromptCannotBeForked) {
+  Session session = NewSession(64);
+  Result<Reply> reply = session.Generate(
+      "Once upon a time", {.max_new_tokens = 8}, {}, [] { return true; });
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(session.Fork().status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST(LibraryTest, FullSessionSaysSo) {
   Session session = NewSession(32);
   GenerateOptions options;

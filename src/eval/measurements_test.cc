@@ -236,6 +236,33 @@ TEST(SpeedTest, EveryCombinationGivesARow) {
   }
 }
 
+TEST(SpeedTest, ABatchOfForksReadsItsPromptOnce) {
+  SpeedOptions options;
+  options.depths = {640};
+  options.batches = {1, 4};
+  options.gen_tokens = 4;
+  options.prefill_tokens = {};
+  options.shared_prompt = true;
+  // The first layer's first head sees each query token once.
+  class Counter final : public AttentionObserver {
+   public:
+    void OnAttention(const AttentionSample& sample) override {
+      if (sample.layer != 0 || sample.kv_head != 0) return;
+      if (sample.query_pos == 639) ++n_prompts;
+    }
+    uint32_t n_prompts = 0;
+  } counter;
+  SharedEngine().SetObserver(&counter);
+  Result<std::vector<SpeedRow>> rows =
+      MeasureSpeed(SharedEngine(), options, {}, {});
+  SharedEngine().SetObserver(nullptr);
+  ASSERT_TRUE(rows.ok()) << rows.status().message();
+  ASSERT_EQ(rows->size(), 2u);
+  EXPECT_FALSE((*rows)[0].shared_prompt);
+  EXPECT_TRUE((*rows)[1].shared_prompt);
+  EXPECT_EQ(counter.n_prompts, 2u);  // one in each row
+}
+
 TEST(SpeedTest, ARowThatCannotBeIsRefusedBeforeTheOthersAreMeasured) {
   SpeedOptions options;
   options.depths = {0, 64};

@@ -51,8 +51,13 @@ class SpeedRun {
            const std::function<bool()>& cancelled)
       : engine_(engine),
         options_(options),
+        depths_(options.gen_tokens > 0 ? options.depths
+                                       : std::vector<uint32_t>()),
         cancelled_(cancelled),
         probe_(team) {}
+
+  // Of decode rows: none without steps.
+  const std::vector<uint32_t>& depths() const { return depths_; }
 
   // Refuses at once what the first sequence of a row would be refused for after
   // minutes.
@@ -128,8 +133,9 @@ class SpeedRun {
   // 512 tokens of a process took 1.5 times as long as the next.)
   uint32_t WarmUpPrompt() const {
     uint32_t longest = kWarmUpSteps;
-    for (uint32_t n : options_.depths) longest = std::max(longest, n);
-    for (uint32_t n : options_.prefill_tokens) longest = std::max(longest, n);
+    for (const auto* lengths : {&depths_, &options_.prefill_tokens}) {
+      for (uint32_t n : *lengths) longest = std::max(longest, n);
+    }
     return std::min(longest, engine_.max_step_tokens());
   }
 
@@ -175,6 +181,7 @@ class SpeedRun {
 
   Engine& engine_;
   const SpeedOptions& options_;
+  const std::vector<uint32_t> depths_;
   const std::function<bool()>& cancelled_;
   StreamProbe probe_;
 };
@@ -193,8 +200,6 @@ Result<std::vector<SpeedRow>> MeasureSpeed(
       caches.back().budget = budget;
     }
   }
-  const std::vector<uint32_t> depths =
-      options.gen_tokens > 0 ? options.depths : std::vector<uint32_t>();
   Result<std::unique_ptr<ThreadTeam>> team =
       ThreadTeam::Create(engine.n_threads());
   if (!team.ok()) return team.status();
@@ -204,7 +209,7 @@ Result<std::vector<SpeedRow>> MeasureSpeed(
       Status s = run.CheckAdmission(cache, n_tokens, 0);
       if (!s.ok()) return s;
     }
-    for (uint32_t depth : depths) {
+    for (uint32_t depth : run.depths()) {
       Status s = run.CheckAdmission(cache, PromptOf(depth), options.gen_tokens);
       if (!s.ok()) return s;
     }
@@ -222,7 +227,7 @@ Result<std::vector<SpeedRow>> MeasureSpeed(
     for (uint32_t n_tokens : options.prefill_tokens) {
       if (Status s = add(run.Prefill(n_tokens, cache)); !s.ok()) return s;
     }
-    for (uint32_t depth : depths) {
+    for (uint32_t depth : run.depths()) {
       for (uint32_t batch : options.batches) {
         Status s = add(run.Decode(depth, batch, cache));
         if (!s.ok()) return s;

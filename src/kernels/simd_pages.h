@@ -122,10 +122,10 @@ struct RunningSoftmax {
   // count, into probabilities relative to the new maximum; those past n_valid
   // become 0. Returns the factor that earlier sums had to be multiplied by
   // (`sum` already is). Requires n_valid > 0. kExp: e or 2 to the power of a
-  // logit. also_store(i, p) gets the probabilities of slots [i, i + kLanes).
-  template <Simd::F32 (*kExp)(Simd::F32) = Exp, typename AlsoStore>
+  // logit. visit(i, p) gets the probabilities of slots [i, i + kLanes).
+  template <Simd::F32 (*kExp)(Simd::F32) = Exp, typename Visit>
   float AddChunk(float* logits, uint32_t n_valid, uint32_t n_padded,
-                 const AlsoStore& also_store) {
+                 const Visit& visit) {
     for (uint32_t i = n_valid; i < n_padded; ++i) logits[i] = kMinusInfinity;
     Simd::F32 top = Simd::Load(logits);
     for (uint32_t i = Simd::kLanes; i < n_padded; i += Simd::kLanes) {
@@ -142,7 +142,7 @@ struct RunningSoftmax {
     for (uint32_t i = 0; i < n_padded; i += Simd::kLanes) {
       Simd::F32 p = kExp(Simd::Sub(Simd::Load(logits + i), max_of_all));
       Simd::Store(logits + i, p);
-      also_store(i, p);
+      visit(i, p);
       sum = Simd::Add(sum, p);
     }
     return rescale;

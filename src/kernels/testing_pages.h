@@ -23,7 +23,7 @@ struct TestLane {
   std::vector<uint32_t> pages;
   std::vector<uint8_t> pool;
   std::vector<uint16_t> exact_pool;
-  std::vector<const uint8_t*> addresses;  // of pages, as Run found them
+  mutable std::vector<const uint8_t*> addresses;  // of pages, set by Run
   std::vector<float> key_offset;
   uint32_t n_exact_pages;
 
@@ -140,12 +140,12 @@ struct TestLane {
   // Of the first n_slots slots; lists the pages of all.
   PageRun Run(uint32_t n_slots) const {
     TestLane* self = const_cast<TestLane*>(this);
-    self->addresses.resize(pages.size());
+    addresses.resize(pages.size());
     for (uint32_t i = 0; i < pages.size(); ++i) {
       const uint32_t slot = i * kPageSlots;
-      self->addresses[i] = HasHalves(slot)
-                               ? reinterpret_cast<uint8_t*>(self->Halves(slot))
-                               : self->PageBytes(slot);
+      addresses[i] = HasHalves(slot)
+                         ? reinterpret_cast<uint8_t*>(self->Halves(slot))
+                         : self->PageBytes(slot);
     }
     return {.pages = addresses.data(),
             .n_slots = n_slots,

@@ -31,6 +31,7 @@ class LaneArray {
         entries_per_page_(entries_per_page),
         values_(lane_stride_ * capacity.n_lanes, Access::kSparse) {}
   LaneArray(const LaneArray& other);
+  LaneArray(LaneArray&&) = default;
 
   T* of(uint32_t lane) { return values_.data() + lane * lane_stride_; }
   const T* of(uint32_t lane) const {
@@ -56,14 +57,13 @@ LaneArray<T>::LaneArray(const LaneArray& other)
     : lane_stride_(other.lane_stride_),
       entries_per_page_(other.entries_per_page_),
       values_(other.values_.size(), Access::kSparse) {
-  constexpr size_t kPiece = 4096 / sizeof(T);
+  static constexpr char kZeros[4096] = {};
+  constexpr size_t kPiece = sizeof(kZeros) / sizeof(T);
   for (size_t i = 0; i < values_.size(); i += kPiece) {
     const size_t n = std::min(kPiece, values_.size() - i);
     const T* const from = &other.values_[i];
-    const auto bytes = std::as_bytes(std::span(from, n));
-    const bool is_zero = std::all_of(bytes.begin(), bytes.end(),
-                                     [](auto b) { return b == std::byte{0}; });
-    if (!is_zero) std::copy_n(from, n, &values_[i]);
+    if (std::memcmp(from, kZeros, n * sizeof(T)) == 0) continue;
+    std::copy_n(from, n, &values_[i]);
   }
 }
 

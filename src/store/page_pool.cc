@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "base/machine.h"
 
@@ -54,7 +53,7 @@ PagePool::PagePool(const Options& options, uint64_t slab_bytes)
       allocator_(options.capacity_pages, options.capacity_pages_max,
                  options.n_owners),
       used_in_slab_(SlabsOf(options.capacity_pages_max)),
-      holders_(options.capacity_pages_max) {}
+      holders_(options.capacity_pages_max, Access::kSparse) {}
 
 Status PagePool::Reserve() {
   // One huge page more, so that the first slab can begin at a border.

@@ -16,13 +16,14 @@
 // page whose size does not divide 2 MiB may lie in two slabs.
 //
 // Thread-compatible. Take, TakeFor and Give cost what PageAllocator says; Give
-// makes a system call when it empties a slab. Holder counts take kBytesPerPage.
+// makes a system call when it empties a slab.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/types.h"
 #include "lookaheadkv/status.h"
 #include "store/page_allocator.h"
@@ -49,7 +50,7 @@ class PagePool {
   PagePool(PagePool&& other) noexcept;
   PagePool& operator=(PagePool&&) = delete;
 
-  // Bytes of bookkeeping per page of capacity.
+  // Bytes of bookkeeping per page that was ever used: its holder count.
   static constexpr size_t kBytesPerPage = sizeof(uint32_t);
 
   // The lowest free page, contents undefined, with one holder. Requires
@@ -116,7 +117,7 @@ class PagePool {
   PageAllocator allocator_;
   uint32_t n_slabs_in_use_ = 0;
   std::vector<uint32_t> used_in_slab_;  // [n_slabs]
-  std::vector<uint32_t> holders_;       // [capacity_max]
+  AlignedBuffer<uint32_t> holders_;     // [capacity_max]
 };
 
 }  // namespace lkv

@@ -42,7 +42,7 @@ class PageTable {
   uint32_t n_pages() const { return static_cast<uint32_t>(pages_.size()); }
   // Tokens in the table = slots that attention may read.
   uint32_t n_tokens() const { return n_tokens_; }
-  // Where they begin, in the form kernels read: [n_pages].
+  // The addresses of the pages, in the form kernels read: [n_pages].
   uint8_t* const* pages() const { return pages_.data(); }
   uint32_t first_pos(uint32_t index) const { return first_pos_[index]; }
   std::span<const uint32_t> first_positions() const { return first_pos_; }
