@@ -138,7 +138,8 @@ def figures_section(result: dict, plots: list[str]) -> str:
         f"{result['date']}, {result['processor']}, {result['cores']} cores;"
         f" `{result['model']}`, {result['threads']} threads,"
         f" {result['gen']} tokens decoded per run;"
-        f" {', '.join([result['lkv'], *result['versions']])}. Pairs whose probe moved by more"
+        f" {', '.join([result['lkv'], *result['versions']])}."
+        " Pairs whose probe moved by more"
         f" than {result['max_drift_percent']:g} % are left out"
         f" ({discarded} here); n pairs are left.",
         as_markdown(ratio_table(result["rows"], peers)),

@@ -79,7 +79,8 @@ def parse_row(name: str) -> Row:
     if not match:
         raise ValueError(
             f"{name}: no such row; expected decode-N, prefill-N or batchB-N,"
-            " with -P% behind it for a smaller cache and -int8 for lkv's in int8"
+            " with -P% behind it for a smaller cache, and -int8 for lkv's cache"
+            " in int8"
         )
     return Row(
         name=name,

@@ -68,11 +68,7 @@ LaneShape LaneOf(KvType type, uint32_t head_dim) {
 struct Lane {
   explicit Lane(const LaneShape& shape)
       : pool(SmallHalves(shape.n_pages() * shape.page_bytes())),
-        pages(shape.n_pages()) {
-    for (uint32_t i = 0; i < shape.n_pages(); ++i) {
-      pages[shape.n_pages() - 1 - i] = &pool[i * shape.page_bytes()];
-    }
-  }
+        pages(shape.ListPages(pool.data())) {}
 
   AlignedBuffer<uint8_t> pool;
   std::vector<const uint8_t*> pages;

@@ -81,6 +81,14 @@ MatmulArgs MatmulInputs::Args(const uint8_t* tiles) {
           .next = nullptr};
 }
 
+std::vector<const uint8_t*> LaneShape::ListPages(const uint8_t* first) const {
+  std::vector<const uint8_t*> pages;
+  for (uint32_t i = n_pages(); i-- > 0;) {
+    pages.push_back(first + i * page_bytes());
+  }
+  return pages;
+}
+
 PageRun LaneShape::Run(const uint8_t* const* pages) const {
   return {.pages = pages, .n_slots = n_slots, .head_dim = head_dim};
 }

@@ -69,6 +69,8 @@ struct LaneShape {
 
   uint32_t n_pages() const { return CeilDiv(n_slots, kPageSlots); }
   size_t page_bytes() const { return KvPageBytes(type, head_dim); }
+  // The addresses of n_pages() pages next to each other, the last one first.
+  std::vector<const uint8_t*> ListPages(const uint8_t* first) const;
   // Of the pages that begin at pages[0 .. n_pages()).
   PageRun Run(const uint8_t* const* pages) const;
 };

@@ -20,16 +20,6 @@ AlignedBuffer<uint8_t> SmallHalves(size_t n_bytes) {
   return bytes;
 }
 
-// The pages of a pool, last one first.
-std::vector<const uint8_t*> PagesOf(const LaneShape& shape,
-                                    const AlignedBuffer<uint8_t>& pool) {
-  std::vector<const uint8_t*> pages;
-  for (uint32_t i = shape.n_pages(); i-- > 0;) {
-    pages.push_back(&pool[i * shape.page_bytes()]);
-  }
-  return pages;
-}
-
 // Subnormal numbers, infinities and NaN would make a kernel slower or take
 // other branches.
 TEST(KernelInputsTest, ProductsOfEveryFormatAreOrdinaryNumbers) {
@@ -63,7 +53,7 @@ TEST(KernelInputsTest, TheMassOfALaneOfAnyLengthIsOne) {
       SCOPED_TRACE(n_slots);
       const AlignedBuffer<uint8_t> pool =
           SmallHalves(shape.n_pages() * shape.page_bytes());
-      const std::vector<const uint8_t*> pages = PagesOf(shape, pool);
+      const std::vector<const uint8_t*> pages = shape.ListPages(pool.data());
       DecodeInputs inputs(shape);
       set.attend_decode[static_cast<size_t>(type)](
           inputs.Args(pages.data(), KeepMass::kYes));
@@ -82,7 +72,7 @@ TEST(KernelInputsTest, EveryQueryOfAPrefillHasAnOutput) {
       .type = KvType::kF16, .head_dim = 32, .group = 2, .n_slots = 40};
   const AlignedBuffer<uint8_t> pool =
       SmallHalves(shape.n_pages() * shape.page_bytes());
-  const std::vector<const uint8_t*> pages = PagesOf(shape, pool);
+  const std::vector<const uint8_t*> pages = shape.ListPages(pool.data());
   PrefillInputs inputs(shape, 5, {1, 4});
   const AttendPrefillArgs args = inputs.Args(pages.data());
   set.attend_prefill[0](args);

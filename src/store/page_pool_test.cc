@@ -206,13 +206,17 @@ TEST(PagePoolTest, ASharedPageIsFreeWhenItsLastHolderGivesIt) {
 }
 
 TEST(PagePoolTest, KnowsItsOwnPages) {
-  PagePool pool = CreatePool(4096, 3).value();
+  const PagePool pool = CreatePool(4096, 3).value();
   const PagePool other = CreatePool(4096, 3).value();
   EXPECT_TRUE(pool.Contains(pool.PageAt(0)));
   EXPECT_TRUE(pool.Contains(pool.PageAt(2)));
   EXPECT_FALSE(pool.Contains(pool.PageAt(3)));
   EXPECT_FALSE(pool.Contains(other.PageAt(0)));
-  EXPECT_DEATH(pool.Share(pool.PageAt(0)), "CHECK failed");  // not in use
+}
+
+TEST(PagePoolDeathTest, APageThatIsNotInUseCannotBeShared) {
+  PagePool pool = CreatePool(4096, 3).value();
+  EXPECT_DEATH(pool.Share(pool.PageAt(0)), "CHECK failed");
 }
 
 TEST(PagePoolDeathTest, GivingAPageTwiceIsOurBug) {
