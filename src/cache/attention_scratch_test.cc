@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cache/paged_kv_cache.h"
-#include "kernels/kernel_table.h"
+#include "cache/testing_options.h"
 #include "testing/cache_driver.h"
 
 namespace lkv {
@@ -11,10 +11,6 @@ namespace {
 
 constexpr KvShape kShape{
     .n_layers = 2, .n_kv_heads = 2, .group = 2, .head_dim = 32};
-
-PagedKvCacheOptions OneThread() {
-  return {.kernels = SelectKernels(nullptr), .max_threads = 1};
-}
 
 // A text of up to 100 tokens, in a sequence of up to max_tokens.
 SequenceOptions Short(PolicyName policy, uint32_t max_tokens) {
@@ -29,7 +25,7 @@ SequenceOptions Short(PolicyName policy, uint32_t max_tokens) {
 }
 
 uint64_t ScratchBytes(PolicyName policy, uint32_t max_tokens) {
-  PagedKvCache cache(kShape, OneThread());
+  PagedKvCache cache(kShape, Threads(1));
   EXPECT_TRUE(cache.AddSequence(Short(policy, max_tokens)).ok());
   return cache.scratch_bytes();
 }
@@ -41,7 +37,7 @@ TEST(AttentionScratchTest, DoesNotGoByTheLongestTextAllowed) {
 }
 
 TEST(AttentionScratchTest, GrowsWhenALongerTurnIsAnnounced) {
-  PagedKvCache cache(kShape, OneThread());
+  PagedKvCache cache(kShape, Threads(1));
   const Result<SequenceId> id =
       cache.AddSequence(Short(PolicyName::kLookahead, 1 << 20));
   ASSERT_TRUE(id.ok());
@@ -58,7 +54,7 @@ TEST(AttentionScratchTest, GrowsWhenALongerTurnIsAnnounced) {
 TEST(AttentionScratchTest, ATextBeyondTheAnnouncedOneHasRoom) {
   std::vector<std::vector<float>> last[2];
   for (const bool has_plenty : {false, true}) {
-    PagedKvCache cache(kShape, OneThread());
+    PagedKvCache cache(kShape, Threads(1));
     CacheDriver drive(cache, 1);
     SequenceOptions other = Short(PolicyName::kLookahead, 0);
     other.prompt_tokens = 3000;

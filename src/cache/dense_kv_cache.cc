@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "base/check.h"
 #include "cache/observed_queries.h"
@@ -42,8 +41,7 @@ Result<SequenceId> DenseKvCache::AddSequence(const SequenceOptions&) {
 
 Result<SequenceId> DenseKvCache::ForkSequence(SequenceId parent) {
   const SequenceId id{next_id_++};
-  Sequence copy = Find(parent);
-  sequences_.emplace(id, std::move(copy));
+  sequences_.emplace(id, Find(parent));
   return id;
 }
 

@@ -9,7 +9,7 @@
 
 #include "cache/dense_kv_cache.h"
 #include "cache/paged_kv_cache.h"
-#include "kernels/kernel_table.h"
+#include "cache/testing_options.h"
 #include "testing/cache_driver.h"
 #include "testing/resident_bytes.h"
 
@@ -19,21 +19,11 @@ namespace {
 constexpr KvShape kShape{
     .n_layers = 3, .n_kv_heads = 2, .group = 2, .head_dim = 64};
 
-PagedKvCacheOptions Threads(uint32_t n) {
-  return {.kernels = SelectKernels(nullptr), .max_threads = n};
-}
-
+// budget_tokens 0: everything is kept.
 SequenceOptions Options(PolicyName policy, uint32_t budget_tokens) {
-  SequenceOptions options;
-  options.cache.policy = policy;
-  options.cache.recent_tokens = 32;
-  if (budget_tokens > 0) {
-    options.cache.budget = {.kind = Budget::Kind::kTokens,
-                            .amount = budget_tokens};
-  }
-  options.prompt_tokens = 700;
-  options.max_new_tokens = 300;
-  return options;
+  if (budget_tokens == 0) return Small(policy, {});
+  return Small(policy,
+               {.kind = Budget::Kind::kTokens, .amount = budget_tokens});
 }
 
 DrivenSequence Fork(KvCache& cache, const DrivenSequence& parent,

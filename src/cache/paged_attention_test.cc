@@ -11,6 +11,7 @@
 
 #include "cache/dense_kv_cache.h"
 #include "cache/paged_kv_cache.h"
+#include "cache/testing_options.h"
 #include "kernels/kernel_table.h"
 #include "testing/cache_driver.h"
 
@@ -115,8 +116,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PagedAttentionTest,
 TEST(PagedAttentionRunsTest, LongLaneIsMergedFromManyRuns) {
   const KvShape shape{
       .n_layers = 1, .n_kv_heads = 1, .group = 3, .head_dim = 64};
-  PagedKvCache paged(shape,
-                     {.kernels = SelectKernels(nullptr), .max_threads = 3});
+  PagedKvCache paged(shape, Threads(3));
   DenseKvCache dense(shape);
   CacheDriver drive_paged(paged, 3);
   CacheDriver drive_dense(dense, 1);
@@ -157,8 +157,7 @@ class Samples final : public AttentionObserver {
 TEST(PagedAttentionInt8Test, LargeMeansOfKeysCostNoPrecision) {
   constexpr KvShape kShape{
       .n_layers = 1, .n_kv_heads = 2, .group = 2, .head_dim = 64};
-  PagedKvCache paged(kShape,
-                     {.kernels = SelectKernels(nullptr), .max_threads = 1});
+  PagedKvCache paged(kShape, Threads(1));
   DenseKvCache dense(kShape);
   CacheDriver drive_paged(paged, 1);
   CacheDriver drive_dense(dense, 1);
@@ -176,8 +175,7 @@ TEST(PagedAttentionInt8Test, LargeMeansOfKeysCostNoPrecision) {
 TEST(PagedAttentionObserverTest, SeesTheMassesOfTheDenseCache) {
   const KvShape shape{
       .n_layers = 2, .n_kv_heads = 2, .group = 3, .head_dim = 64};
-  PagedKvCache paged(shape,
-                     {.kernels = SelectKernels(nullptr), .max_threads = 2});
+  PagedKvCache paged(shape, Threads(2));
   DenseKvCache dense(shape);
   CacheDriver drive_paged(paged, 2);
   CacheDriver drive_dense(dense, 1);
@@ -205,8 +203,7 @@ TEST(PagedAttentionThreadsTest, NumberOfThreadsChangesNoBit) {
       .n_layers = 2, .n_kv_heads = 3, .group = 3, .head_dim = 64};
   std::vector<std::vector<float>> expected;
   for (uint32_t n_threads : {1, 2, 3, 4}) {
-    PagedKvCache cache(
-        shape, {.kernels = SelectKernels(nullptr), .max_threads = n_threads});
+    PagedKvCache cache(shape, Threads(n_threads));
     CacheDriver drive(cache, n_threads);
     DrivenSequence a = drive.Add(FullOptions(1500, KvTypeName::kF16), 1);
     DrivenSequence b = drive.Add(FullOptions(1500, KvTypeName::kF16), 2);

@@ -12,7 +12,7 @@
 #include "cache/observed_queries.h"
 #include "cache/paged_kv_cache.h"
 #include "cache/sequence_pages.h"
-#include "kernels/kernel_table.h"
+#include "cache/testing_options.h"
 #include "testing/cache_driver.h"
 
 namespace lkv {
@@ -20,10 +20,6 @@ namespace {
 
 constexpr KvShape kShape{
     .n_layers = 2, .n_kv_heads = 3, .group = 2, .head_dim = 64};
-
-PagedKvCacheOptions Threads(uint32_t n) {
-  return {.kernels = SelectKernels(nullptr), .max_threads = n};
-}
 
 // Small protection, so that small caches have something to choose from.
 SequenceOptions Evicting(PolicyName policy, uint32_t budget_tokens) {

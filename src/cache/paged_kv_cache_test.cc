@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/kernel_table.h"
+#include "cache/testing_options.h"
 #include "testing/cache_driver.h"
 #include "testing/resident_bytes.h"
 
@@ -51,20 +51,6 @@ namespace {
 
 constexpr KvShape kShape{
     .n_layers = 3, .n_kv_heads = 2, .group = 2, .head_dim = 64};
-
-PagedKvCacheOptions Threads(uint32_t n) {
-  return {.kernels = SelectKernels(nullptr), .max_threads = n};
-}
-
-SequenceOptions Small(PolicyName policy, Budget budget) {
-  SequenceOptions options;
-  options.cache.policy = policy;
-  options.cache.budget = budget;
-  options.cache.recent_tokens = 32;
-  options.prompt_tokens = 700;
-  options.max_new_tokens = 300;
-  return options;
-}
 
 // Payload bytes that the page tables say are resident.
 uint64_t PayloadBytes(const PagedKvCache& cache, SequenceId id,

@@ -74,12 +74,9 @@ SequencePages::SequencePages(const KvShape& shape, const Options& options,
 // hold in it.
 bool SequencePages::HasRoomBesideOthers(const Pools& pools) const {
   const uint32_t n_exact = options_.n_exact_pages * n_lanes();
-  const auto has_room = [](const PagePool& pool, uint32_t n_pages) {
-    return pool.n_free() >= n_pages;
-  };
-  return has_room(*pools.rest,
-                  RestPages(options_.capacity_pages_max, n_exact)) &&
-         (pools.exact == nullptr || has_room(*pools.exact, n_exact));
+  return pools.rest->n_free() >=
+             RestPages(options_.capacity_pages_max, n_exact) &&
+         (pools.exact == nullptr || pools.exact->n_free() >= n_exact);
 }
 
 std::vector<SequencePages::SharedPool> SequencePages::PoolsInUse() const {
@@ -90,7 +87,7 @@ std::vector<SequencePages::SharedPool> SequencePages::PoolsInUse() const {
     shared.n_pages = 0;
     for (const PageTable& table : tables_) {
       shared.n_pages += static_cast<uint32_t>(std::count_if(
-          table.pages(), table.pages() + table.n_pages(),
+          table.pages().begin(), table.pages().end(),
           [&](const uint8_t* page) { return shared.pool->Contains(page); }));
     }
   }
@@ -113,10 +110,7 @@ Result<SequencePages> SequencePages::Fork() {
 
   // Nothing fails from here on.
   for (const PageTable& table : tables_) {
-    for (uint32_t i = 0; i < table.n_pages(); ++i) {
-      const uint8_t* const page = table.pages()[i];
-      PoolOf(page).Share(page);
-    }
+    for (const uint8_t* page : table.pages()) PoolOf(page).Share(page);
   }
   shared_pools_ = std::move(shared);
   pools_ = *std::move(mine);
@@ -131,10 +125,7 @@ SequencePages::~SequencePages() {
   // What only it has goes with its pools.
   if (!is_forked_) return;
   for (const PageTable& table : tables_) {
-    for (uint32_t i = 0; i < table.n_pages(); ++i) {
-      const uint8_t* const page = table.pages()[i];
-      PoolOf(page).Give(page);
-    }
+    for (const uint8_t* page : table.pages()) PoolOf(page).Give(page);
   }
 }
 
@@ -183,9 +174,7 @@ uint64_t SequencePages::shared_bytes() const {
   if (!is_forked_) return 0;
   uint64_t bytes = 0;
   for (const PageTable& table : tables_) {
-    for (uint32_t i = 0; i < table.n_pages(); ++i) {
-      bytes += SharedBytes(table.pages()[i]);
-    }
+    for (const uint8_t* page : table.pages()) bytes += SharedBytes(page);
   }
   return bytes;
 }
@@ -194,7 +183,7 @@ uint64_t SequencePages::shared_open_bytes(uint32_t n_tokens) const {
   if (!is_forked_ || n_tokens % kPageTokens == 0) return 0;
   uint64_t bytes = 0;
   for (const PageTable& table : tables_) {
-    bytes += SharedBytes(table.pages()[table.n_pages() - 1]);
+    bytes += SharedBytes(table.pages().back());
   }
   return bytes;
 }
@@ -202,7 +191,7 @@ uint64_t SequencePages::shared_open_bytes(uint32_t n_tokens) const {
 PageRun SequencePages::Run(uint32_t lane, uint32_t first_slot,
                            uint32_t n_slots) const {
   const uint32_t first_page = first_slot / kPageTokens;
-  PageRun run{.pages = tables_[lane].pages() + first_page,
+  PageRun run{.pages = tables_[lane].pages().data() + first_page,
               .n_slots = n_slots,
               .head_dim = shape_.head_dim};
   if (first_page < options_.n_exact_pages) {

@@ -29,13 +29,16 @@ void ExpectPayloads(SequencePages& pages) {
   }
 }
 
+SequencePages Empty(uint32_t pages_per_lane) {
+  return SequencePages::Create(
+             kShape, {.capacity_pages = kShape.n_lanes() * pages_per_lane,
+                      .capacity_pages_max = kShape.n_lanes() * pages_per_lane,
+                      .pages_per_lane = pages_per_lane})
+      .value();
+}
+
 SequencePages Filled(uint32_t pages_per_lane) {
-  SequencePages pages =
-      SequencePages::Create(
-          kShape, {.capacity_pages = kShape.n_lanes() * pages_per_lane,
-                   .capacity_pages_max = kShape.n_lanes() * pages_per_lane,
-                   .pages_per_lane = pages_per_lane})
-          .value();
+  SequencePages pages = Empty(pages_per_lane);
   pages.Extend(0, pages_per_lane * kPageTokens);
   for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {
     for (uint32_t i = 0; i < pages_per_lane; ++i) {
@@ -53,10 +56,7 @@ uint32_t SlabsThatSuffice(const SequencePages& pages) {
 }
 
 TEST(SequencePagesTest, ExtendOpensPagesOnlyAtPageBorders) {
-  SequencePages pages = SequencePages::Create(kShape, {.capacity_pages = 80,
-                                                       .capacity_pages_max = 80,
-                                                       .pages_per_lane = 2})
-                            .value();
+  SequencePages pages = Empty(2);
   EXPECT_EQ(SequencePages::PagesToOpen(0, 1), 1u);
   EXPECT_EQ(SequencePages::PagesToOpen(1, 15), 0u);
   EXPECT_EQ(SequencePages::PagesToOpen(15, 2), 1u);
@@ -165,11 +165,7 @@ TEST(SequencePagesTest, PagesOfInt8BeginWithExactOnes) {
 }
 
 TEST(SequencePagesTest, AForkReadsTheSamePagesAndWritesToItsOwn) {
-  SequencePages pages =
-      SequencePages::Create(kShape, {.capacity_pages = 160,
-                                     .capacity_pages_max = 160,
-                                     .pages_per_lane = 4})
-          .value();
+  SequencePages pages = Empty(4);
   pages.Extend(0, 40);  // two pages and a half
   const PagePool& common = pages.pool();
   SequencePages fork = pages.Fork().value();
@@ -226,11 +222,7 @@ TEST(SequencePagesTest, SharedPagesStayInALoosePool) {
 // After the first fork a pool has room beside others' pages, so later ones
 // leave the parent where it is.
 TEST(SequencePagesTest, OnlyTheFirstForkGivesTheParentAnotherPool) {
-  SequencePages pages =
-      SequencePages::Create(kShape, {.capacity_pages = 160,
-                                     .capacity_pages_max = 160,
-                                     .pages_per_lane = 4})
-          .value();
+  SequencePages pages = Empty(4);
   pages.Extend(0, 32);
   const PagePool* const first = &pages.pool();
   { const SequencePages fork = pages.Fork().value(); }
@@ -255,10 +247,12 @@ TEST(SequencePagesTest, AFullPoolIsLeftAlone) {
   for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {
     pages.Remove(lane, 5);  // the spare page of a steady state
   }
-  const std::vector<uint8_t*> before(pages.table(0).pages(),
-                                     pages.table(0).pages() + 39);
+  const std::vector<uint8_t*> before(pages.table(0).pages().begin(),
+                                     pages.table(0).pages().end());
   for (int i = 0; i < 100; ++i) pages.Compact();
-  EXPECT_TRUE(std::equal(before.begin(), before.end(), pages.table(0).pages()));
+  EXPECT_TRUE(std::equal(before.begin(), before.end(),
+                         pages.table(0).pages().begin(),
+                         pages.table(0).pages().end()));
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class PageTable {
   // Tokens in the table = slots that attention may read.
   uint32_t n_tokens() const { return n_tokens_; }
   // The addresses of the pages, in the form kernels read: [n_pages].
-  uint8_t* const* pages() const { return pages_.data(); }
+  std::span<uint8_t* const> pages() const { return pages_; }
   uint32_t first_pos(uint32_t index) const { return first_pos_[index]; }
   std::span<const uint32_t> first_positions() const { return first_pos_; }
   // Position of slot `slot`, counted over all pages.

@@ -62,8 +62,8 @@ TEST(PageTableTest, AgreesWithAListOfPositionsUnderRandomUse) {
     for (uint32_t slot = 0; slot < positions.size(); ++slot) {
       ASSERT_EQ(table.PositionOf(slot), positions[slot]);
     }
-    if (storage == nullptr) storage = table.pages();
-    ASSERT_EQ(table.pages(), storage);  // never reallocated
+    if (storage == nullptr) storage = table.pages().data();
+    ASSERT_EQ(table.pages().data(), storage);  // never reallocated
   }
 }
 
@@ -76,11 +76,11 @@ TEST(PageTableTest, ACopyHasTheSamePagesAndRoomForTheRest) {
   table.AddTokens(2 * kPageTokens + 1);
   PageTable copy = table;
   EXPECT_EQ(copy.n_tokens(), table.n_tokens());
-  uint8_t* const* const storage = copy.pages();
+  uint8_t* const* const storage = copy.pages().data();
   for (uint32_t i = 3; i < kCapacity; ++i) {
     copy.OpenPage(&memory[3], i * kPageTokens);
   }
-  EXPECT_EQ(copy.pages(), storage);  // never reallocated
+  EXPECT_EQ(copy.pages().data(), storage);  // never reallocated
   EXPECT_EQ(copy.pages()[2], &memory[2]);
   EXPECT_EQ(copy.first_pos(kCapacity - 1), (kCapacity - 1) * kPageTokens);
   EXPECT_EQ(table.n_pages(), 3u);
