@@ -26,6 +26,12 @@ enum class PolicyName {
   kRandom,     // uniformly, from the seed
 };
 
+// What leaves at once.
+enum class EvictionUnit {
+  kPage,    // whole pages of 16 tokens
+  kRepack,  // the lowest tokens of some pages; what stays shares fewer
+};
+
 enum class WindowStrategy { kStatic, kDynamic, kHybrid };
 enum class WindowLaw {
   kSymmetric,  // base * 4^(2 sigma(k (change - threshold)) - 1)
@@ -97,6 +103,7 @@ struct CacheOptions {
 
   // How the pages of a sequence are shared among its lanes.
   LaneSpreadMode lane_spread = LaneSpreadMode::kEqual;
+  EvictionUnit unit = EvictionUnit::kPage;
 };
 
 }  // namespace lkv

@@ -10,8 +10,17 @@
 namespace lkv {
 namespace {
 
-bool KeepsEverything(const CacheOptions& options) {
-  return !options.enabled || options.policy == PolicyName::kFull;
+bool KeepsEverything(const SequenceOptions& options) {
+  return !options.make_policy &&
+         (!options.cache.enabled || options.cache.policy == PolicyName::kFull);
+}
+
+std::unique_ptr<EvictionPolicy> MakePolicy(const SequenceOptions& options,
+                                           const PolicyCapacity& capacity,
+                                           const KernelTable& kernels) {
+  return options.make_policy
+             ? options.make_policy(capacity)
+             : MakeEvictionPolicy(options.cache, capacity, kernels);
 }
 
 // Whether the window of a sequence can move at all; only then is the pattern
@@ -21,12 +30,18 @@ bool WatchesPattern(const CacheOptions& options) {
          options.window_strategy != WindowStrategy::kStatic;
 }
 
+PageTable::Slots SlotsOf(const CacheOptions& options) {
+  return options.unit == EvictionUnit::kRepack ? PageTable::Slots::kMovable
+                                               : PageTable::Slots::kConsecutive;
+}
+
 CacheCost CostOf(const KvShape& shape, const SequenceOptions& options,
                  const KernelTable& kernels) {
   const CacheOptions& cache = options.cache;
   CacheCost cost{
       .type = KvTypeOf(cache),
-      .page_metadata_bytes = PageTable::kBytesPerPage + PagePool::kBytesPerPage,
+      .page_metadata_bytes =
+          PageTable::BytesPerPage(SlotsOf(cache)) + PagePool::kBytesPerPage,
       .lane_metadata_bytes = sizeof(PageTable)};
   if (cost.type == KvType::kInt8 && cache.sink_tokens > 0) {
     const uint64_t longest_tokens = std::max<uint64_t>(
@@ -36,10 +51,10 @@ CacheCost CostOf(const KvShape& shape, const SequenceOptions& options,
         PagesOf(std::min<uint64_t>(cache.sink_tokens, longest_tokens)));
     cost.lane_metadata_bytes += shape.head_dim * sizeof(float);  // key offsets
   }
-  if (KeepsEverything(cache)) return cost;
+  if (KeepsEverything(options)) return cost;
   // A policy of one page says what a page costs.
   cost.page_metadata_bytes +=
-      MakeEvictionPolicy(cache, {.n_lanes = 1, .pages_per_lane = 1}, kernels)
+      MakePolicy(options, {.n_lanes = 1, .pages_per_lane = 1}, kernels)
           ->bytes_per_page();
   cost.lane_metadata_bytes += LaneEvidence::BytesPerLane(shape);
   if (WatchesPattern(cache)) {
@@ -95,11 +110,12 @@ Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
               .n_exact_pages = cost.exact_pages,
               .capacity_pages = plan->capacity_pages,
               .capacity_pages_max = plan->capacity_pages_max,
-              .pages_per_lane = plan->pages_per_lane});
+              .pages_per_lane = plan->pages_per_lane,
+              .slots = SlotsOf(options.cache)});
   if (!pages.ok()) return pages.status();
   std::unique_ptr<CachedSequence> sequence(new CachedSequence(
       id, shape, context, options, *plan, cost, *std::move(pages)));
-  if (!KeepsEverything(options.cache)) {
+  if (!KeepsEverything(options)) {
     sequence->judge_.emplace(shape, kernels, options, *plan,
                              WindowOf(shape, context, options, *plan),
                              sequence->pages_);
@@ -127,8 +143,8 @@ CachedSequence::Judge::Judge(const KvShape& shape, const KernelTable& kernels,
                              const BudgetPlan& plan,
                              const WindowController::Options& window,
                              SequencePages& pages)
-    : policy(MakeEvictionPolicy(
-          options.cache,
+    : policy(MakePolicy(
+          options,
           {.n_lanes = shape.n_lanes(), .pages_per_lane = plan.pages_per_lane},
           kernels)),
       detector(MakeDetector(shape, options.cache, plan)),
@@ -302,17 +318,20 @@ std::vector<PageExplanation> CachedSequence::Explain(uint32_t layer,
       table.n_tokens() - std::min(table.n_tokens(), cache.recent_tokens);
   for (uint32_t i = 0; i < pages.size(); ++i) {
     PageExplanation& page = pages[i];
-    page.first_pos = table.first_pos(i);
-    page.n_tokens = std::min(kPageTokens, table.n_tokens() - i * kPageTokens);
-    const uint32_t end_pos = page.first_pos + kPageTokens;
+    const uint32_t n_tokens =
+        std::min(kPageTokens, table.n_tokens() - i * kPageTokens);
+    for (uint32_t slot = 0; slot < n_tokens; ++slot) {
+      page.positions.push_back(table.PositionOf(i * kPageTokens + slot));
+    }
+    const uint32_t first_pos = table.first_positions()[i];
     const bool is_pinned = std::any_of(
         options_.pinned.begin(), options_.pinned.end(),
         [&](PositionRange range) {
-          return range.begin < end_pos && page.first_pos < range.end;
+          return range.begin < first_pos + kPageTokens && first_pos < range.end;
         });
     if (lane < plan_.n_dense_lanes) {
       page.protection = PageProtection::kDenseLayer;
-    } else if (page.first_pos < cache.sink_tokens) {
+    } else if (first_pos < cache.sink_tokens) {
       page.protection = PageProtection::kSink;
     } else if (is_pinned) {
       page.protection = PageProtection::kPinned;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "policy/page_worth.h"
 #include "policy/protection.h"
 #include "policy/tier_planner.h"
 
@@ -12,10 +13,23 @@ namespace lkv {
 void PlanScratch::Reserve(uint32_t n_pages) {
   if (victims.size() >= n_pages) return;
   is_protected.resize(n_pages);
+  slot_attention.resize(size_t{n_pages} * kPageTokens);
+  slot_score.resize(size_t{n_pages} * kPageTokens);
   attention.resize(n_pages);
   score.resize(n_pages);
   sorted.resize(n_pages);
   victims.resize(n_pages);
+  is_slot_kept.resize(size_t{n_pages} * kPageTokens);
+  slot_victims.resize(size_t{n_pages} * kPageTokens);
+  pages.resize(n_pages);
+  slots.resize(size_t{n_pages} * kPageTokens);
+}
+
+void Evictor::LanePlan::Set(const SlotMoves& moves) {
+  n_pages = static_cast<uint32_t>(moves.pages.size());
+  n_slots = static_cast<uint32_t>(moves.slots.size());
+  std::copy(moves.pages.begin(), moves.pages.end(), pages.begin());
+  std::copy(moves.slots.begin(), moves.slots.end(), slots.begin());
 }
 
 Evictor::Evictor(const KvShape& shape, const SequenceOptions& options,
@@ -57,15 +71,14 @@ Status Evictor::MakeRoom(uint32_t n_tokens, uint32_t pages_to_open,
                          PlanScratch& scratch) {
   for (uint32_t lane = 0; lane < shape_.n_lanes(); ++lane) {
     LanePlan& plan = plans_[lane];
-    Evict(lane, {plan.pages.data(), plan.n});
-    plan.n = 0;
+    Evict(lane, plan.moves());
+    plan.Set({});
   }
   if (HasRoom(pages_to_open)) return {};
   for (uint32_t lane = plan_.n_dense_lanes; lane < shape_.n_lanes(); ++lane) {
     const uint32_t n_pages = parts_.pages->table(lane).n_pages();
     const uint32_t keep = PagesToKeep(lane, pages_to_open);
-    const uint32_t n = Choose(lane, n_tokens, keep, n_pages, scratch);
-    Evict(lane, {scratch.victims.data(), n});
+    Evict(lane, Choose(lane, n_tokens, keep, n_pages, scratch));
   }
   std::fill(is_exhausted_.begin(), is_exhausted_.end(), 0);
   while (!HasRoom(pages_to_open)) {
@@ -79,9 +92,9 @@ Status Evictor::MakeRoom(uint32_t n_tokens, uint32_t pages_to_open,
           " tokens announced; raise the budget or announce more tokens");
     }
     const uint32_t keep = parts_.pages->table(lane).n_pages() - 1;
-    const uint32_t n = Choose(lane, n_tokens, keep, 1, scratch);
-    Evict(lane, {scratch.victims.data(), n});
-    if (n == 0) is_exhausted_[lane] = 1;
+    const SlotMoves moves = Choose(lane, n_tokens, keep, 1, scratch);
+    Evict(lane, moves);
+    if (moves.pages.empty()) is_exhausted_[lane] = 1;
   }
   return {};
 }
@@ -114,45 +127,116 @@ uint32_t Evictor::PagesToKeep(uint32_t lane, uint32_t pages_to_open) const {
   return std::min(static_cast<uint32_t>(target), lane_capacity - room);
 }
 
-uint32_t Evictor::Choose(uint32_t lane, uint32_t n_tokens,
-                         uint32_t pages_to_keep, uint32_t max_moves,
-                         PlanScratch& scratch) {
+SlotMoves Evictor::Choose(uint32_t lane, uint32_t n_tokens,
+                          uint32_t pages_to_keep, uint32_t max_moves,
+                          PlanScratch& scratch) {
   const PageTable& table = parts_.pages->table(lane);
   const uint32_t n_pages = table.n_pages();
   const EvictionRule rule =
       controller_.may_evict() ? controller_.rule() : EvictionRule::kSizeAware;
   const uint32_t n_leave = n_pages - std::min(n_pages, pages_to_keep);
-  if (n_leave == 0 && rule == EvictionRule::kSizeAware) return 0;
+  if (n_leave == 0 && rule == EvictionRule::kSizeAware) return {};
 
   const std::span is_protected(scratch.is_protected.data(), n_pages);
   const std::span attention(scratch.attention.data(), n_pages);
   const std::span score(scratch.score.data(), n_pages);
   MarkProtectedPages(ends_, pinned_, table.first_positions(), table.n_tokens(),
                      is_protected);
-  parts_.policy->ScorePages(lane, n_tokens, {attention, score});
+  const uint32_t n_slots = table.n_tokens();
+  ScorePages(*parts_.policy, lane, n_tokens,
+             {.attention = std::span(scratch.slot_attention).first(n_slots),
+              .score = std::span(scratch.slot_score).first(n_slots)},
+             {attention, score});
   if (rule == EvictionRule::kScoreThreshold) {
     threshold_.Freeze(lane, score, is_protected,
                       {scratch.sorted.data(), n_pages});
   }
-  return ChooseVictims({.is_protected = is_protected,
-                        .attention = attention,
-                        .score = score,
-                        .n_leave = n_leave,
-                        .max_moves = max_moves,
-                        .two_stage = parts_.policy->two_stage(),
-                        .rule = rule,
-                        .threshold = threshold_.value(lane),
-                        .floor_pages = min_window_pages_},
-                       {scratch.victims.data(), n_pages});
+  const uint32_t n = ChooseVictims({.is_protected = is_protected,
+                                    .attention = attention,
+                                    .score = score,
+                                    .n_leave = n_leave,
+                                    .max_moves = max_moves,
+                                    .two_stage = parts_.policy->two_stage(),
+                                    .rule = rule,
+                                    .threshold = threshold_.value(lane),
+                                    .floor_pages = min_window_pages_},
+                                   {scratch.victims.data(), n_pages});
+  if (n > 0 && options_.unit == EvictionUnit::kRepack) {
+    return Repack(lane, n, scratch);
+  }
+  std::reverse_copy(scratch.victims.begin(), scratch.victims.begin() + n,
+                    scratch.pages.begin());
+  return {.pages = {scratch.pages.data(), n}, .slots = {}};
 }
 
-void Evictor::Evict(uint32_t lane, std::span<const uint32_t> victims) {
-  // Descending, so that no removal renumbers a page still to be removed.
-  for (uint32_t index : victims) {
-    parts_.pages->Remove(lane, index);
-    parts_.evidence->RemovePage(lane, index);
+SlotMoves Evictor::Repack(uint32_t lane, uint32_t n_leave,
+                          PlanScratch& scratch) const {
+  const PageTable& table = parts_.pages->table(lane);
+  const uint32_t n_pages = table.n_pages();
+  uint32_t n_candidates = 0;
+  for (uint32_t p = 0; p < n_pages; ++p) {
+    if (scratch.is_protected[p] == 0) scratch.pages[n_candidates++] = p;
   }
-  n_evicted_pages_ += victims.size();
+  const auto first = scratch.pages.begin();
+  if (n_candidates <= n_leave) {  // nobody to share a page with
+    std::reverse_copy(scratch.victims.begin(),
+                      scratch.victims.begin() + n_leave, first);
+    return {.pages = {scratch.pages.data(), n_leave}, .slots = {}};
+  }
+  const uint32_t n_repacked =
+      std::min(n_candidates, kRepackedPerFreed * n_leave);
+  std::nth_element(first, first + n_repacked, first + n_candidates,
+                   [&](uint32_t a, uint32_t b) {
+                     return scratch.score[a] != scratch.score[b]
+                                ? scratch.score[a] < scratch.score[b]
+                                : a < b;
+                   });
+  std::sort(first, first + n_repacked);
+
+  const uint32_t n_slots = table.n_tokens();
+  const std::span is_kept(scratch.is_slot_kept.data(), n_slots);
+  std::fill(is_kept.begin(), is_kept.end(), uint8_t{1});
+  for (uint32_t i = 0; i < n_repacked; ++i) {
+    std::fill_n(&is_kept[size_t{scratch.pages[i]} * kPageTokens], kPageTokens,
+                uint8_t{0});
+  }
+  const uint32_t n_slot_victims = ChooseVictims(
+      {.is_protected = is_kept,
+       .attention = std::span(scratch.slot_attention).first(n_slots),
+       .score = std::span(scratch.slot_score).first(n_slots),
+       .n_leave = n_leave * kPageTokens,
+       .max_moves = n_leave * kPageTokens,
+       .two_stage = parts_.policy->two_stage()},
+      scratch.slot_victims);
+  CHECK(n_slot_victims == n_leave * kPageTokens);
+  uint32_t n_left = n_slot_victims;  // victims come in descending order
+  uint32_t n_moved = 0;
+  for (uint32_t i = 0; i < n_repacked; ++i) {
+    const uint32_t first_slot = scratch.pages[i] * kPageTokens;
+    for (uint32_t slot = first_slot; slot < first_slot + kPageTokens; ++slot) {
+      if (n_left > 0 && scratch.slot_victims[n_left - 1] == slot) {
+        --n_left;
+      } else {
+        scratch.slots[n_moved++] = slot;
+      }
+    }
+  }
+  return {.pages = {scratch.pages.data(), n_repacked},
+          .slots = {scratch.slots.data(), n_moved}};
+}
+
+void Evictor::Evict(uint32_t lane, const SlotMoves& moves) {
+  if (!moves.slots.empty()) {
+    parts_.pages->MoveSlots(lane, moves.pages, moves.slots);
+    parts_.policy->MoveSlots(lane, moves);
+  }
+  // From the last on, so that no removal renumbers a page still to be removed.
+  const size_t n_filled = moves.slots.size() / kPageTokens;
+  for (size_t i = moves.pages.size(); i > n_filled; --i) {
+    parts_.pages->Remove(lane, moves.pages[i - 1]);
+    parts_.evidence->RemovePage(lane, moves.pages[i - 1]);
+    ++n_evicted_pages_;
+  }
 }
 
 void Evictor::EvaluateLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new) {
@@ -187,7 +271,7 @@ void Evictor::Grow(const BudgetPlan& plan,
   plan_ = plan;
   min_window_pages_ = PagesOf(window.limits.min_tokens);
   controller_.Grow(window.limits, window.budget_tokens, window.switch_tokens);
-  for (LanePlan& lane_plan : plans_) lane_plan.n = 0;
+  for (LanePlan& lane_plan : plans_) lane_plan.Set({});
   if (n_sparse_ == 0) return;
   SetTargets(n_tokens);
   under_pressure_ = SparsePages(n_tokens) > target_total_;
@@ -200,10 +284,8 @@ void Evictor::PlanLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new,
   if (!under_pressure_ && controller_.rule() == EvictionRule::kSizeAware) {
     return;
   }
-  LanePlan& plan = plans_[lane];
-  plan.n =
-      Choose(lane, n_tokens, PagesToKeep(lane, 1), kMaxMovesPerTurn, scratch);
-  std::copy_n(scratch.victims.begin(), plan.n, plan.pages.begin());
+  plans_[lane].Set(
+      Choose(lane, n_tokens, PagesToKeep(lane, 1), kMaxMovesPerTurn, scratch));
 }
 
 std::vector<PageExplanation> Evictor::Explain(uint32_t lane,
@@ -211,7 +293,10 @@ std::vector<PageExplanation> Evictor::Explain(uint32_t lane,
   const PageTable& table = parts_.pages->table(lane);
   std::vector<float> attention(table.n_pages());
   std::vector<float> score(table.n_pages());
-  parts_.policy->ScorePages(lane, n_tokens, {attention, score});
+  std::vector<float> slot_attention(table.n_tokens());
+  std::vector<float> slot_score(table.n_tokens());
+  ScorePages(*parts_.policy, lane, n_tokens, {slot_attention, slot_score},
+             {attention, score});
   std::vector<PageExplanation> pages(table.n_pages());
   for (uint32_t i = 0; i < pages.size(); ++i) {
     pages[i].attention = attention[i];

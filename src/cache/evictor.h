@@ -40,10 +40,16 @@ namespace lkv {
 // Room for the scores of one lane's pages.
 struct PlanScratch {
   std::vector<uint8_t> is_protected;
+  std::vector<float> slot_attention;
+  std::vector<float> slot_score;
   std::vector<float> attention;
   std::vector<float> score;
   std::vector<float> sorted;
-  std::vector<uint32_t> victims;
+  std::vector<uint32_t> victims;      // pages
+  std::vector<uint8_t> is_slot_kept;  // of the pages to be repacked
+  std::vector<uint32_t> slot_victims;
+  std::vector<uint32_t> pages;  // the result
+  std::vector<uint32_t> slots;
 
   // Grows every array to n_pages.
   void Reserve(uint32_t n_pages);
@@ -54,6 +60,8 @@ class Evictor {
   // Pages of a lane that may leave at one turn: what a shrinking window asks
   // for is spread over several turns. (A lane gains one page between turns.)
   static constexpr uint32_t kMaxMovesPerTurn = 8;
+  // Pages whose slots are sorted anew to free one.
+  static constexpr uint32_t kRepackedPerFreed = 2;
 
   // What it works on. Borrowed; all outlive it.
   struct Parts {
@@ -102,10 +110,21 @@ class Evictor {
  private:
   Evictor(const Evictor&) = default;
 
-  // The pages planned to leave a lane, in descending order.
+  // What is planned for a lane: SlotMoves, whose pages past those that its
+  // slots fill leave. (Where whole pages leave no slot moves.)
   struct LanePlan {
-    uint32_t n = 0;
-    std::array<uint32_t, kMaxMovesPerTurn> pages;
+    uint32_t n_pages = 0;
+    uint32_t n_slots = 0;
+    std::array<uint32_t, kRepackedPerFreed * kMaxMovesPerTurn> pages;
+    std::array<uint32_t,
+               (kRepackedPerFreed - 1) * kMaxMovesPerTurn * kPageTokens>
+        slots;
+
+    void Set(const SlotMoves& moves);
+    SlotMoves moves() const {
+      return {.pages = {pages.data(), n_pages},
+              .slots = {slots.data(), n_slots}};
+    }
   };
 
   static bool HasTurn(uint32_t lane, uint32_t n_tokens, uint32_t n_new) {
@@ -123,10 +142,13 @@ class Evictor {
   uint32_t SparsePages(uint32_t n_tokens) const;
   // Pages `lane` may keep before every lane opens `pages_to_open` new ones.
   uint32_t PagesToKeep(uint32_t lane, uint32_t pages_to_open) const;
-  // Chooses up to max_moves pages; the result is scratch.victims[0 .. n).
-  uint32_t Choose(uint32_t lane, uint32_t n_tokens, uint32_t pages_to_keep,
-                  uint32_t max_moves, PlanScratch& scratch);
-  void Evict(uint32_t lane, std::span<const uint32_t> victims);
+  // Chooses how to free up to max_moves pages; the result lies in the scratch.
+  SlotMoves Choose(uint32_t lane, uint32_t n_tokens, uint32_t pages_to_keep,
+                   uint32_t max_moves, PlanScratch& scratch);
+  // The same number of pages by repacking: of the least worth kRepackedPerFreed
+  // times as many, the best slots stay.
+  SlotMoves Repack(uint32_t lane, uint32_t n_leave, PlanScratch& scratch) const;
+  void Evict(uint32_t lane, const SlotMoves& moves);
   bool HasRoom(uint32_t pages_to_open) const;
   // The lane with the most pages of those that have pages to give; n_lanes when
   // there is none.

@@ -128,6 +128,13 @@ std::vector<Case> Cases() {
     int8.options.cache.kv_type = KvTypeName::kInt8;
     cases.push_back(int8);
   }
+  Case repack{"lookahead_repack", Options(PolicyName::kLookahead, 300), 500};
+  repack.options.cache.unit = EvictionUnit::kRepack;
+  cases.push_back(repack);
+  repack.name = "random_repack_int8";
+  repack.options.cache.policy = PolicyName::kRandom;
+  repack.options.cache.kv_type = KvTypeName::kInt8;
+  cases.push_back(repack);
   Case window{"window", Options(PolicyName::kLookahead, 400), 600};
   window.options.cache.base_window_tokens = 160;
   window.options.cache.lane_spread = LaneSpreadMode::kMass;

@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -28,6 +29,7 @@
 #include "base/types.h"
 #include "lookaheadkv/options.h"
 #include "lookaheadkv/status.h"
+#include "policy/eviction_policy.h"
 
 namespace lkv {
 
@@ -53,6 +55,9 @@ struct SequenceOptions {
   // more than the lengths above: there are none.
   uint32_t max_tokens = 0;
   std::vector<PositionRange> pinned;  // never evicted (system prompt, template)
+  // Makes the policy; empty: the one that cache.policy names.
+  std::function<std::unique_ptr<EvictionPolicy>(const PolicyCapacity&)>
+      make_policy = {};
 };
 
 // Element type of the pages that a sequence with these options has.

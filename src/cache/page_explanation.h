@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace lkv {
 
@@ -14,8 +15,7 @@ enum class PageProtection {
 };
 
 struct PageExplanation {
-  uint32_t first_pos = 0;
-  uint32_t n_tokens = 0;
+  std::vector<uint32_t> positions;  // of its tokens, ascending
   PageProtection protection = PageProtection::kNone;
   float attention = 0;  // predicted attention per the policy; 0 without one
   float score = 0;      // higher = keep; 0 without a policy

@@ -92,6 +92,8 @@ std::vector<uint32_t> PagedKvCache::ResidentPositions(SequenceId id,
   for (uint32_t slot = 0; slot < positions.size(); ++slot) {
     positions[slot] = table.PositionOf(slot);
   }
+  // Scattered pages overlap.
+  std::sort(positions.begin(), positions.end());
   return positions;
 }
 

@@ -94,6 +94,7 @@ TEST(PagedKvCacheTest, BudgetHoldsAtEveryMomentOfRandomScenarios) {
       options.cache.eviction_rule = EvictionRule::kScoreThreshold;
     }
     if (rng() % 3 == 0) options.cache.lane_spread = LaneSpreadMode::kMass;
+    if (rng() % 2 == 0) options.cache.unit = EvictionUnit::kRepack;
     PagedKvCache cache(kShape, Threads(1));
     CacheDriver drive(cache, 1);
     drive.query_scale = 1 + rng() % 5;
@@ -151,8 +152,8 @@ class ConstantDecoder {
       : cache_(cache),
         team_(n_threads),
         row_(cache.shape().n_heads() * cache.shape().head_dim),
-        rows_(2 * row_, 0.5f),
-        out_(2 * row_) {}
+        rows_(3 * row_, 0.5f),
+        out_(3 * row_) {}
 
   bool Step(std::span<const StepEntry> entries) {
     if (!cache_.BeginStep(entries).ok()) return false;
@@ -182,11 +183,15 @@ TEST(PagedKvCacheTest, DecodeStepsAllocateNothing) {
       PolicyName::kLookahead, {.kind = Budget::Kind::kTokens, .amount = 256});
   options.cache.base_window_tokens = 160;
   DrivenSequence sequence = drive.Add(options, 1);
+  options.cache.unit = EvictionUnit::kRepack;
+  DrivenSequence repacked = drive.Add(options, 3);
   DrivenSequence full = drive.Add(Small(PolicyName::kFull, {}), 2);
   drive.Prefill(sequence, 400, 512);
+  drive.Prefill(repacked, 400, 512);
   drive.Prefill(full, 100, 64);
   ConstantDecoder decoder(cache, 2);
-  const StepEntry entries[] = {{sequence.id, 1}, {full.id, 1}};
+  const StepEntry entries[] = {
+      {sequence.id, 1}, {repacked.id, 1}, {full.id, 1}};
   const uint64_t before = allocations;
   for (int i = 0; i < 200; ++i) ASSERT_TRUE(decoder.Step(entries));
   EXPECT_EQ(allocations, before);
@@ -363,29 +368,37 @@ TEST(PagedKvCacheTest, ExplainNamesTheReasonOfEveryPage) {
   ASSERT_EQ(pages.size(), (positions.size() + 15) / 16);
   uint32_t n_tokens = 0;
   for (size_t i = 0; i < pages.size(); ++i) {
-    EXPECT_EQ(pages[i].first_pos, positions[n_tokens]);
-    n_tokens += pages[i].n_tokens;
+    EXPECT_EQ(pages[i].positions.front(), positions[n_tokens]);
+    n_tokens += static_cast<uint32_t>(pages[i].positions.size());
     PageProtection expected = PageProtection::kNone;
-    if (pages[i].first_pos == 0) expected = PageProtection::kSink;
-    if (pages[i].first_pos == 96) expected = PageProtection::kPinned;
-    if (pages[i].first_pos + 16 > 695 - 32) expected = PageProtection::kRecent;
-    EXPECT_EQ(pages[i].protection, expected) << pages[i].first_pos;
+    if (pages[i].positions.front() == 0) expected = PageProtection::kSink;
+    if (pages[i].positions.front() == 96) expected = PageProtection::kPinned;
+    if (pages[i].positions.front() + 16 > 695 - 32)
+      expected = PageProtection::kRecent;
+    EXPECT_EQ(pages[i].protection, expected) << pages[i].positions.front();
     EXPECT_GT(pages[i].attention, 0);
   }
   EXPECT_EQ(n_tokens, positions.size());
 }
 
 TEST(PagedKvCacheTest, MetadataIsAtMostFourPercentOfPayloadEightOfInt8) {
-  for (KvTypeName type : {KvTypeName::kF16, KvTypeName::kInt8}) {
+  for (const auto& [type, unit] :
+       {std::pair{KvTypeName::kF16, EvictionUnit::kPage},
+        {KvTypeName::kInt8, EvictionUnit::kPage},
+        {KvTypeName::kF16, EvictionUnit::kRepack},
+        {KvTypeName::kInt8, EvictionUnit::kRepack}}) {
     PagedKvCache cache(kShape, Threads(1));
     CacheDriver drive(cache, 1);
-    SequenceOptions options = Small(
-        PolicyName::kLookahead, {.kind = Budget::Kind::kTokens, .amount = 512});
+    SequenceOptions options =
+        Small(PolicyName::kLookahead,
+              {.kind = Budget::Kind::kTokens, .amount = 2048});
     options.cache.kv_type = type;
-    options.cache.base_window_tokens = 400;
+    options.cache.unit = unit;
+    options.cache.base_window_tokens = 1600;
+    options.prompt_tokens = 2800;
     options.cache.window_strategy = WindowStrategy::kDynamic;
     DrivenSequence sequence = drive.Add(options, 1);
-    drive.Prefill(sequence, 700, 512);
+    drive.Prefill(sequence, 2400, 512);
     const SequenceStats stats = cache.Stats(sequence.id);
     const double payload_bytes =
         static_cast<double>(stats.resident_bytes - stats.metadata_bytes);
@@ -488,6 +501,7 @@ TEST(PagedKvCacheTest, BudgetHoldsAtEveryMomentOfTurnsOfAnyLength) {
           rng() % 2 == 0 ? WindowStrategy::kHybrid : WindowStrategy::kDynamic;
     }
     if (rng() % 3 == 0) options.cache.lane_spread = LaneSpreadMode::kMass;
+    if (rng() % 2 == 0) options.cache.unit = EvictionUnit::kRepack;
     PagedKvCache cache(kShape, Threads(1));
     CacheDriver drive(cache, 1);
     drive.query_scale = 1 + rng() % 5;

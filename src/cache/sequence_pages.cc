@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "kernels/copy_slot.h"
 
 namespace lkv {
 namespace {
@@ -66,7 +67,7 @@ SequencePages::SequencePages(const KvShape& shape, const Options& options,
   }
   tables_.reserve(shape.n_lanes());
   for (uint32_t lane = 0; lane < shape.n_lanes(); ++lane) {
-    tables_.emplace_back(options.pages_per_lane);
+    tables_.emplace_back(options.pages_per_lane, options.slots);
   }
 }
 
@@ -230,10 +231,12 @@ void SequencePages::SetKeyOffset(uint32_t lane) {
 }
 
 void SequencePages::Extend(uint32_t n_tokens, uint32_t n_new) {
-  if (n_tokens % kPageTokens != 0) OwnLastPages();
   const uint32_t first_page = PagesOf(n_tokens);
   const uint32_t end_page = PagesOf(n_tokens + n_new);
   for (uint32_t lane = 0; lane < n_lanes(); ++lane) {
+    if (n_tokens % kPageTokens != 0) {
+      OwnPage(lane, tables_[lane].n_pages() - 1);
+    }
     for (uint32_t page = first_page; page < end_page; ++page) {
       tables_[lane].OpenPage(TakeFor(lane, page), page * kPageTokens);
     }
@@ -248,25 +251,36 @@ uint8_t* SequencePages::TakeFor(uint32_t lane, uint32_t index) {
                                         : pools_.rest->TakeFor(lane);
 }
 
-void SequencePages::OwnLastPages() {
+void SequencePages::OwnPage(uint32_t lane, uint32_t index) {
   if (!is_forked_) return;
-  for (uint32_t lane = 0; lane < n_lanes(); ++lane) {
-    PageTable& table = tables_[lane];
-    const uint32_t last = table.n_pages() - 1;
-    const uint8_t* const from = table.pages()[last];
-    PagePool& pool = PoolOf(from);
-    if (!pool.IsShared(from)) continue;
-    uint8_t* const to = TakeFor(lane, last);
-    std::memcpy(to, from, pool.page_bytes());
-    table.Relocate(last, to);
-    GiveBack(from);
-  }
+  const uint8_t* const from = tables_[lane].pages()[index];
+  PagePool& pool = PoolOf(from);
+  if (!pool.IsShared(from)) return;
+  uint8_t* const to = TakeFor(lane, index);
+  std::memcpy(to, from, pool.page_bytes());
+  tables_[lane].Relocate(index, to);
+  GiveBack(from);
 }
 
 void SequencePages::Remove(uint32_t lane, uint32_t index) {
   CHECK(index >= options_.n_exact_pages);
   GiveBack(tables_[lane].Remove(index));
   --n_used_;
+}
+
+void SequencePages::MoveSlots(uint32_t lane, std::span<const uint32_t> pages,
+                              std::span<const uint32_t> slots) {
+  const std::span<uint8_t* const> addresses = tables_[lane].pages();
+  CHECK(pages.front() >= options_.n_exact_pages);
+  for (size_t i = 0; i < slots.size() / kPageTokens; ++i) {
+    OwnPage(lane, pages[i]);
+  }
+  for (size_t i = 0; i < slots.size(); ++i) {
+    CopySlot(options_.type, shape_.head_dim, addresses[slots[i] / kPageTokens],
+             slots[i] % kPageTokens, addresses[pages[i / kPageTokens]],
+             static_cast<uint32_t>(i % kPageTokens));
+  }
+  tables_[lane].MoveSlots(pages, slots);
 }
 
 void SequencePages::Compact() {

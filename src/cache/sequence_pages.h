@@ -11,8 +11,9 @@
 //
 // A fork shares the pages of the sequence that it came from, for reading. Each
 // of the two takes new pages from a pool of its own, which has room for all
-// that its budget pays for beside what others hold there. The last page, if it
-// is not full, is copied by whoever writes to it while others hold it.
+// that its budget pays for beside what others hold there. A page that others
+// hold is copied by whoever writes to it: to the last one, if it is not full,
+// or to those that take in moved slots.
 //
 // Thread-compatible; all changes but Write are made by one thread between
 // steps, the same for all forks. Allocates in Create and Fork only.
@@ -40,6 +41,7 @@ class SequencePages {
     uint32_t capacity_pages = 0;
     uint32_t capacity_pages_max = 0;
     uint32_t pages_per_lane = 0;
+    PageTable::Slots slots = PageTable::Slots::kConsecutive;
   };
 
   static Result<SequencePages> Create(const KvShape& shape,
@@ -63,6 +65,10 @@ class SequencePages {
   // Takes a full page that is not exact out of a lane; unless it is shared, its
   // memory is free at once.
   void Remove(uint32_t lane, uint32_t index);
+  // Moves slots of a lane (PageTable::MoveSlots) in pages that are not exact.
+  // Of pages that are shared, copies are written to. 60 ns a slot.
+  void MoveSlots(uint32_t lane, std::span<const uint32_t> pages,
+                 std::span<const uint32_t> slots);
   // Pages leave anywhere, so a pool that has shrunk is full of holes and no
   // slab is empty. Moves up to kMaxMovesPerCompact pages of the next few lanes
   // into lower holes, if that can empty a slab; likewise pages that are shared
@@ -138,8 +144,8 @@ class SequencePages {
   uint64_t SharedBytes(const uint8_t* page) const;
   // A new page for place `index` of a lane.
   uint8_t* TakeFor(uint32_t lane, uint32_t index);
-  // Makes the last page of every lane one that this sequence may write to.
-  void OwnLastPages();
+  // Makes page `index` of a lane one that this sequence may write to.
+  void OwnPage(uint32_t lane, uint32_t index);
 
   // What a lane's keys of int8 are stored less of: [head_dim], or nullptr for
   // nothing. Set when the first page is full.

@@ -22,7 +22,7 @@ void ExpectPayloads(SequencePages& pages) {
     const PageTable& table = pages.table(lane);
     for (uint32_t i = 0; i < table.n_pages(); ++i) {
       const uint8_t* page = pages.PageOfSlot(lane, i * kPageTokens);
-      const uint8_t fill = Fill(lane, table.first_pos(i));
+      const uint8_t fill = Fill(lane, table.first_positions()[i]);
       ASSERT_EQ(page[0], fill);
       ASSERT_EQ(page[kShape.page_bytes(KvType::kF16) - 1], fill);
     }

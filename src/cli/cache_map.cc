@@ -29,6 +29,23 @@ std::string PositionsText(uint32_t first, uint32_t n) {
   return std::to_string(first) + "-" + std::to_string(first + n - 1);
 }
 
+// "96-111", or of tokens that are not consecutive "96..240".
+std::string PositionsText(std::span<const uint32_t> positions) {
+  const uint32_t first = positions.front();
+  const uint32_t last = positions.back();
+  if (last - first + 1 == positions.size()) {
+    return PositionsText(first, last - first + 1);
+  }
+  return std::to_string(first) + ".." + std::to_string(last);
+}
+
+std::vector<int32_t> TokensAt(std::span<const int32_t> tokens,
+                              std::span<const uint32_t> positions) {
+  std::vector<int32_t> found;
+  for (uint32_t pos : positions) found.push_back(tokens[pos]);
+  return found;
+}
+
 // held[layer][position] = KV heads of the layer that hold the position.
 std::vector<std::vector<uint32_t>> CountHeld(const Sequence& sequence,
                                              const KvShape& shape) {
@@ -79,12 +96,11 @@ std::string PageTable(std::span<const ValuedPage> pages,
                    {"text"}});
   for (const ValuedPage& valued : pages) {
     const PageExplanation& page = valued.page;
-    table.AddRow({std::to_string(valued.layer), std::to_string(valued.kv_head),
-                  PositionsText(page.first_pos, page.n_tokens),
-                  FormatSignificant(page.score),
-                  FormatSignificant(page.attention),
-                  Excerpt(tokens.subspan(page.first_pos, page.n_tokens),
-                          tokenizer, kExcerptWidth)});
+    table.AddRow(
+        {std::to_string(valued.layer), std::to_string(valued.kv_head),
+         PositionsText(page.positions), FormatSignificant(page.score),
+         FormatSignificant(page.attention),
+         Excerpt(TokensAt(tokens, page.positions), tokenizer, kExcerptWidth)});
   }
   return table.Print(TextTable::kNoWrap);
 }

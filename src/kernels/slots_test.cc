@@ -2,8 +2,10 @@
 
 #include <cmath>
 #include <functional>
+#include <utility>
 #include <vector>
 
+#include "kernels/copy_slot.h"
 #include "kernels/kernel_table.h"
 #include "kernels/testing_pages.h"
 #include "kernels/testing_sets.h"
@@ -40,6 +42,31 @@ TEST(WriteSlotTest, StoresKeysByDimensionAndValuesByToken) {
                         mine ? lane.Half(v[d]) : before.ValueHalf(i, d))
                   << set->name << " " << i << " " << d;
             }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CopySlotTest, MovesKeyAndValueAndNothingElse) {
+  Random random(2);
+  for (KvType type : {KvType::kF16, KvType::kBF16, KvType::kInt8}) {
+    for (uint32_t head_dim : {16, 64, 80}) {
+      // Within a page as well, to the same slot too.
+      for (const auto& [from, to] :
+           {std::pair{0u, 0u}, {5u, 2u}, {15u, 14u}, {7u, 16u + 8u}}) {
+        TestLane before(type, head_dim, 48, &random);
+        TestLane lane = before;
+        CopySlot(type, head_dim, before.PageBytes(kFirstSlot + from),
+                 from % kPageSlots, lane.PageBytes(kFirstSlot + to),
+                 to % kPageSlots);
+        for (uint32_t i = 0; i < 48; ++i) {
+          const uint32_t source = i == kFirstSlot + to ? kFirstSlot + from : i;
+          for (uint32_t d = 0; d < head_dim; ++d) {
+            ASSERT_EQ(lane.Key(i, d), before.Key(source, d)) << i << " " << d;
+            ASSERT_EQ(lane.Value(i, d), before.Value(source, d))
+                << i << " " << d;
           }
         }
       }

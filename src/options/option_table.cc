@@ -31,7 +31,7 @@ constexpr std::array kMetrics = std::to_array<Words>({"js", "kl"});
 constexpr std::array kKvTypes = std::to_array<Words>({"f16", "bf16", "int8"});
 constexpr std::array kPredictors = std::to_array<Words>({"auto", "ema"});
 constexpr std::array kSpreads = std::to_array<Words>({"equal", "mass"});
-constexpr std::array kUnits = std::to_array<Words>({"page"});
+constexpr std::array kUnits = std::to_array<Words>({"page", "repack"});
 constexpr std::array kPresets =
     std::to_array<Words>({"none", "chat", "code", "long_document", "agent"});
 
@@ -184,8 +184,11 @@ std::vector<OptionKey> MakeTable() {
                 "How layers and KV heads share the budget",
                 "mass: by the attention their contestable tokens get, which "
                 "keeps more of it but predicts worse")),
-      Among(kUnits, Key("unit", "", std::monostate(), "What leaves at once",
-                        "page: 16 tokens of one layer and KV head")),
+      Among(kUnits,
+            Key("unit", "", Choice<&O::unit>(), "What leaves at once",
+                "page: 16 tokens of one layer and KV head; repack: the lowest "
+                "tokens of some pages, what stays shares fewer pages (1.6 % "
+                "of f16 for the positions)")),
       Between(0, 4294967295.0,
               Key("seed", "", &O::seed,
                   "Seed of sampling and of the random policy")),

@@ -57,6 +57,9 @@ class EmaPredictor {
   // Attention that each of the next steps is expected to pay to slots
   // [first_slot, first_slot + out.size()).
   void Predict(uint32_t lane, uint32_t first_slot, std::span<float> out) const;
+  void MoveSlots(uint32_t lane, const SlotMoves& moves) {
+    average_.MoveSlots(lane, moves);
+  }
   // Page `index` of n_pages left the lane.
   void RemovePage(uint32_t lane, uint32_t index, uint32_t n_pages);
 

@@ -38,10 +38,29 @@ struct LaneObservation {
   const float* mass_mean = nullptr;  // [n_slots] group mean
 };
 
-// Page worth; higher = keep. All spans have one entry per page of the lane.
-struct PageScores {
+// What each slot of a lane is worth; higher = keep. [n_slots] each.
+struct SlotScores {
   std::span<float> attention;  // first stage: predicted attention alone
   std::span<float> score;      // second stage: what the loss would change
+};
+
+// What a page is worth, by what its slots are: where one token that must stay
+// counts for more than sixteen that may, its best slot.
+enum class PageWorth { kSum, kBest };
+
+// Slots of some pages of a lane that move together into the first of these.
+// Both ascending; slots.size() is a multiple of kPageTokens and less than
+// pages.size() * kPageTokens. Slot slots[i] becomes slot i % kPageTokens of
+// page pages[i / kPageTokens], which it never stands before: moving them in
+// order overwrites nothing that is still needed.
+struct SlotMoves {
+  std::span<const uint32_t> pages;
+  std::span<const uint32_t> slots;
+
+  uint32_t target(size_t i) const {
+    return pages[i / kPageTokens] * kPageTokens +
+           static_cast<uint32_t>(i % kPageTokens);
+  }
 };
 
 class EvictionPolicy {
@@ -65,10 +84,14 @@ class EvictionPolicy {
   virtual void AddSlots(uint32_t lane, uint32_t n, const float* value_norms,
                         const float* value_distances) = 0;
   virtual void Observe(const LaneObservation& observation) = 0;
-  // Fills the scores of all pages of the lane as of position `now_pos`.
+  // Fills the scores of all slots of the lane as of position `now_pos`.
   // O(slots of the lane). Policies without two stages fill both alike.
-  virtual void ScorePages(uint32_t lane, uint32_t now_pos,
-                          const PageScores& out) const = 0;
+  virtual void ScoreSlots(uint32_t lane, uint32_t now_pos,
+                          const SlotScores& out) const = 0;
+  virtual PageWorth page_worth() const { return PageWorth::kSum; }
+  // The slots of some full pages were sorted anew. The pages that are empty
+  // then leave by RemovePage.
+  virtual void MoveSlots(uint32_t lane, const SlotMoves& moves) = 0;
   // Page `index` of the lane left; later pages move down by one.
   virtual void RemovePage(uint32_t lane, uint32_t index) = 0;
 };

@@ -45,6 +45,15 @@ class LaneArray {
     std::memmove(gap, gap + entries_per_page_, n_behind * sizeof(T));
   }
 
+  // Requires an entry per slot.
+  void MoveSlots(uint32_t lane, const SlotMoves& moves) {
+    CHECK(entries_per_page_ == kPageTokens);
+    T* entries = of(lane);
+    for (size_t i = 0; i < moves.slots.size(); ++i) {
+      entries[moves.target(i)] = entries[moves.slots[i]];
+    }
+  }
+
  private:
   size_t lane_stride_;
   size_t entries_per_page_;

@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "policy/non_negative_f16.h"
-#include "policy/page_totals.h"
 #include "policy/scorer.h"
 
 namespace lkv {
@@ -13,9 +12,6 @@ namespace {
 
 // Largest finite half: a larger value statistic still wins every comparison.
 constexpr float kMaxF16 = 65504;
-
-// Slots scored at a time: four pages, long enough for vector loops.
-constexpr uint32_t kBlockSlots = 4 * kPageTokens;
 
 }  // namespace
 
@@ -58,48 +54,30 @@ void LookaheadPolicy::Observe(const LaneObservation& observation) {
                      observation.n_slots, observation.tokens_since);
 }
 
-void LookaheadPolicy::ScorePages(uint32_t lane, uint32_t /*now_pos*/,
-                                 const PageScores& out) const {
-  const uint32_t n_pages = pages_.n_pages(lane);
+void LookaheadPolicy::ScoreSlots(uint32_t lane, uint32_t /*now_pos*/,
+                                 const SlotScores& out) const {
   const uint32_t n_slots = pages_.n_slots(lane);
-  CHECK(out.attention.size() == n_pages && out.score.size() == n_pages);
-  float attention[kBlockSlots];
-  float value_stat[kBlockSlots];
-  float score[kBlockSlots];
-  for (uint32_t first = 0; first < n_pages * kPageTokens;
-       first += kBlockSlots) {
-    const uint32_t n =
-        std::min(kBlockSlots, n_slots - std::min(n_slots, first));
-    predictor_.Predict(lane, first, std::span(attention, n));
-    WidenNonNegativeF16(value_stat_.of(lane) + first, n, value_stat);
-    ScoreSlots(attention, value_stat, n, score);
-    // The open page counts what it holds.
-    std::fill(attention + n, attention + kBlockSlots, 0.0f);
-    std::fill(score + n, score + kBlockSlots, 0.0f);
-    const uint32_t first_page = first / kPageTokens;
-    const uint32_t last_page =
-        std::min(n_pages, first_page + kBlockSlots / kPageTokens);
-    for (uint32_t p = first_page; p < last_page; ++p) {
-      out.attention[p] = MaxOfPage(attention + p * kPageTokens - first);
-      out.score[p] = MaxOfPage(score + p * kPageTokens - first);
-    }
-  }
-}
-
-void LookaheadPolicy::ScoreSlots(const float* attention,
-                                 const float* value_stat, uint32_t n,
-                                 float* score) const {
+  CHECK(out.attention.size() == n_slots && out.score.size() == n_slots);
+  predictor_.Predict(lane, 0, out.attention);
+  WidenNonNegativeF16(value_stat_.of(lane), n_slots, out.score.data());
+  const float* attention = out.attention.data();
+  float* score = out.score.data();
   if (score_ == ScoreName::kOutputError) {
-    for (uint32_t i = 0; i < n; ++i) {
-      score[i] = OutputErrorScore(attention[i], value_stat[i]);
+    for (uint32_t i = 0; i < n_slots; ++i) {
+      score[i] = OutputErrorScore(attention[i], score[i]);
     }
     return;
   }
   // The forecast is flat: one step stands for all.
-  for (uint32_t i = 0; i < n; ++i) {
-    score[i] = ValueNormScore(value_stat[i],
+  for (uint32_t i = 0; i < n_slots; ++i) {
+    score[i] = ValueNormScore(score[i],
                               std::span<const float>(&attention[i], 1), decay_);
   }
+}
+
+void LookaheadPolicy::MoveSlots(uint32_t lane, const SlotMoves& moves) {
+  predictor_.MoveSlots(lane, moves);
+  value_stat_.MoveSlots(lane, moves);
 }
 
 void LookaheadPolicy::RemovePage(uint32_t lane, uint32_t index) {

@@ -8,7 +8,7 @@
 // 25 %). With `output_error` it is two-stage: half of what stays is chosen by
 // predicted attention alone. State per slot: two halves, prediction and value
 // statistic; 68 B a page, 1.7 % of a page of 4 KiB. Contract and thread rule as
-// in eviction_policy.h. Cost for 2048 slots: Observe 0.15 us, ScorePages 2 us.
+// in eviction_policy.h. Cost for 2048 slots: Observe 0.15 us, ScoreSlots 2 us.
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -35,15 +35,13 @@ class LookaheadPolicy : public EvictionPolicy {
   void AddSlots(uint32_t lane, uint32_t n, const float* value_norms,
                 const float* value_distances) override;
   void Observe(const LaneObservation& observation) override;
-  void ScorePages(uint32_t lane, uint32_t now_pos,
-                  const PageScores& out) const override;
+  void ScoreSlots(uint32_t lane, uint32_t now_pos,
+                  const SlotScores& out) const override;
+  PageWorth page_worth() const override { return PageWorth::kBest; }
+  void MoveSlots(uint32_t lane, const SlotMoves& moves) override;
   void RemovePage(uint32_t lane, uint32_t index) override;
 
  private:
-  // score[i] of slots with attention[i] and value_stat[i], i < n.
-  void ScoreSlots(const float* attention, const float* value_stat, uint32_t n,
-                  float* score) const;
-
   ScoreName score_;
   float decay_;
   LanePages pages_;

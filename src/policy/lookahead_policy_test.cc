@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/kernel_table.h"
+#include "policy/page_worth.h"
 #include "policy/scorer.h"
 
 namespace lkv {
@@ -50,7 +51,10 @@ class LookaheadPolicyTest : public ::testing::Test {
   void Score() {
     attention_.resize(n_slots_ / 16);
     score_.resize(n_slots_ / 16);
-    policy_->ScorePages(0, n_slots_, {attention_, score_});
+    std::vector<float> slot_attention(n_slots_);
+    std::vector<float> slot_score(n_slots_);
+    ScorePages(*policy_, 0, n_slots_, {slot_attention, slot_score},
+               {attention_, score_});
   }
 
   std::unique_ptr<LookaheadPolicy> policy_;
@@ -119,9 +123,11 @@ TEST_F(LookaheadPolicyTest, AnOpenPageCountsItsSlotsOnly) {
     policy_->Observe(
         {.lane = 0, .query_pos = 32, .n_slots = 17, .mass_max = mass.data()});
   }
+  std::vector<float> slot_attention(17);
+  std::vector<float> slot_score(17);
   std::vector<float> attention(2);
   std::vector<float> score(2);
-  policy_->ScorePages(0, 33, {attention, score});
+  ScorePages(*policy_, 0, 33, {slot_attention, slot_score}, {attention, score});
   EXPECT_NEAR(attention[1], 0.01, 0.001);  // not what the old page left behind
 }
 

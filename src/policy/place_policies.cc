@@ -13,12 +13,12 @@ uint64_t Mix(uint64_t x) {
 
 }  // namespace
 
-float ArrivalPolicy::InitialStat(uint32_t /*lane*/, uint32_t first_pos) const {
-  return static_cast<float>(first_pos / kPageTokens);
+float ArrivalPolicy::InitialStat(uint32_t /*lane*/, uint32_t pos) const {
+  return static_cast<float>(pos);
 }
 
-float RandomPolicy::InitialStat(uint32_t lane, uint32_t first_pos) const {
-  uint64_t hash = Mix(Mix(seed_) ^ (uint64_t{lane} << 32 | first_pos));
+float RandomPolicy::InitialStat(uint32_t lane, uint32_t pos) const {
+  uint64_t hash = Mix(Mix(seed_) ^ (uint64_t{lane} << 32 | pos));
   return static_cast<float>(hash >> 40) * 0x1p-24f;  // [0, 1)
 }
 

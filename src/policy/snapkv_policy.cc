@@ -51,24 +51,26 @@ float SnapKvPolicy::MeanAttention(uint32_t lane, const SlotSums& sums) const {
   return (sums.current + share_before * sums.before) / kWindow;
 }
 
-void SnapKvPolicy::ScorePages(uint32_t lane, uint32_t /*now_pos*/,
-                              const PageScores& out) const {
-  const uint32_t n_pages = pages_.n_pages(lane);
-  CHECK(out.attention.size() == n_pages && out.score.size() == n_pages);
-  const LaneRange slots = ContestableSlots(ends_, pages_.n_slots(lane));
+void SnapKvPolicy::ScoreSlots(uint32_t lane, uint32_t /*now_pos*/,
+                              const SlotScores& out) const {
+  const uint32_t n_slots = pages_.n_slots(lane);
+  CHECK(out.attention.size() == n_slots && out.score.size() == n_slots);
+  const LaneRange slots = ContestableSlots(ends_, n_slots);
   const SlotSums* sums = sums_.of(lane);
   std::fill(out.score.begin(), out.score.end(), 0.0f);
   constexpr uint32_t kReach = kPoolTokens / 2;
   for (uint32_t i = slots.begin; i < slots.end; ++i) {
     uint32_t first = i - std::min(i - slots.begin, kReach);
     uint32_t last = std::min(slots.end - 1, i + kReach);
-    float pooled = 0;
     for (uint32_t j = first; j <= last; ++j) {
-      pooled = std::max(pooled, MeanAttention(lane, sums[j]));
+      out.score[i] = std::max(out.score[i], MeanAttention(lane, sums[j]));
     }
-    out.score[i / kPageTokens] += pooled;
   }
   std::copy(out.score.begin(), out.score.end(), out.attention.begin());
+}
+
+void SnapKvPolicy::MoveSlots(uint32_t lane, const SlotMoves& moves) {
+  sums_.MoveSlots(lane, moves);
 }
 
 void SnapKvPolicy::RemovePage(uint32_t lane, uint32_t index) {

@@ -36,8 +36,9 @@ class SnapKvPolicy : public EvictionPolicy {
   void AddSlots(uint32_t lane, uint32_t n, const float* value_norms,
                 const float* value_distances) override;
   void Observe(const LaneObservation& observation) override;
-  void ScorePages(uint32_t lane, uint32_t now_pos,
-                  const PageScores& out) const override;
+  void ScoreSlots(uint32_t lane, uint32_t now_pos,
+                  const SlotScores& out) const override;
+  void MoveSlots(uint32_t lane, const SlotMoves& moves) override;
   void RemovePage(uint32_t lane, uint32_t index) override;
 
  private:

@@ -19,25 +19,18 @@ void UsePolicy::Observe(const LaneObservation& observation) {
   if (used.count() == 0) return;
   float* stat = stat_.of(observation.lane);
   uint32_t n_at_threshold = used.n_at_threshold;
-  uint32_t slot = slots.begin;
-  while (slot < slots.end) {
-    const uint32_t page = slot / kPageTokens;
-    const uint32_t page_end = std::min(slots.end, (page + 1) * kPageTokens);
-    bool page_used = false;
-    for (; slot < page_end; ++slot) {
-      if (mass[slot] > used.threshold) {
-        page_used = true;
-      } else if (mass[slot] == used.threshold && n_at_threshold > 0) {
-        page_used = true;
-        --n_at_threshold;
-      }
+  for (uint32_t slot = slots.begin; slot < slots.end; ++slot) {
+    if (mass[slot] < used.threshold) continue;
+    if (mass[slot] == used.threshold) {
+      if (n_at_threshold == 0) continue;
+      --n_at_threshold;
     }
-    if (page_used) stat[page] = AfterUse(stat[page], observation.query_pos);
+    stat[slot] = AfterUse(stat[slot], observation.query_pos);
   }
 }
 
-float LruPolicy::InitialStat(uint32_t /*lane*/, uint32_t first_pos) const {
-  return static_cast<float>(first_pos);
+float LruPolicy::InitialStat(uint32_t /*lane*/, uint32_t pos) const {
+  return static_cast<float>(pos);
 }
 
 float LruPolicy::AfterUse(float /*stat*/, uint32_t query_pos) const {

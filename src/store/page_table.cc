@@ -4,24 +4,33 @@
 
 namespace lkv {
 
-PageTable::PageTable(uint32_t capacity_pages) : capacity_(capacity_pages) {
+PageTable::PageTable(uint32_t capacity_pages, Slots slots)
+    : capacity_(capacity_pages), slots_(slots) {
   pages_.reserve(capacity_pages);
   first_pos_.reserve(capacity_pages);
+  if (slots == Slots::kMovable) {
+    slot_pos_.reserve(size_t{capacity_pages} * kPageTokens);
+  }
 }
 
 // A copied vector has no room to spare.
-PageTable::PageTable(const PageTable& other) : PageTable(other.capacity_) {
+PageTable::PageTable(const PageTable& other)
+    : PageTable(other.capacity_, other.slots_) {
   n_tokens_ = other.n_tokens_;
   pages_.assign(other.pages_.begin(), other.pages_.end());
   first_pos_.assign(other.first_pos_.begin(), other.first_pos_.end());
+  slot_pos_.assign(other.slot_pos_.begin(), other.slot_pos_.end());
 }
 
 void PageTable::OpenPage(uint8_t* page, uint32_t first_pos) {
   CHECK(n_pages() < capacity_);
   CHECK(first_pos % kPageTokens == 0);
-  CHECK(first_pos_.empty() || first_pos > first_pos_.back());
+  CHECK(first_pos_.empty() || first_pos_.back() == kScattered ||
+        first_pos > first_pos_.back());
   pages_.push_back(page);
   first_pos_.push_back(first_pos);
+  if (slots_ == Slots::kConsecutive) return;
+  for (uint32_t i = 0; i < kPageTokens; ++i) slot_pos_.push_back(first_pos + i);
 }
 
 void PageTable::AddTokens(uint32_t n) {
@@ -34,8 +43,27 @@ uint8_t* PageTable::Remove(uint32_t index) {
   uint8_t* const page = pages_[index];
   pages_.erase(pages_.begin() + index);
   first_pos_.erase(first_pos_.begin() + index);
+  if (slots_ == Slots::kMovable) {
+    const auto first = slot_pos_.begin() + index * kPageTokens;
+    slot_pos_.erase(first, first + kPageTokens);
+  }
   n_tokens_ -= kPageTokens;
   return page;
+}
+
+void PageTable::MoveSlots(std::span<const uint32_t> pages,
+                          std::span<const uint32_t> slots) {
+  CHECK(slots_ == Slots::kMovable && slots.size() % kPageTokens == 0);
+  CHECK(slots.size() <= pages.size() * kPageTokens);
+  CHECK((pages.back() + 1) * kPageTokens <= n_tokens_);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const uint32_t page = pages[i / kPageTokens];
+    const uint32_t target =
+        page * kPageTokens + static_cast<uint32_t>(i % kPageTokens);
+    CHECK(target <= slots[i]);
+    slot_pos_[target] = slot_pos_[slots[i]];
+    first_pos_[page] = kScattered;
+  }
 }
 
 void PageTable::Relocate(uint32_t index, uint8_t* page) {

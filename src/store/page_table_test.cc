@@ -25,13 +25,49 @@ TEST(PageTableTest, PositionsStayWithTheirPageWhenOthersLeave) {
   EXPECT_EQ(table.pages()[1], &memory[12]);
 }
 
+TEST(PageTableTest, PositionsMoveWithTheirSlots) {
+  PageTable table(8, PageTable::Slots::kMovable);
+  for (uint32_t i = 0; i < 4; ++i) {
+    table.OpenPage(&memory[10 + i], i * kPageTokens);
+  }
+  table.AddTokens(3 * kPageTokens + 5);
+  // The upper halves of pages 1 and 2 share page 1; page 2 leaves.
+  std::vector<uint32_t> slots;
+  for (uint32_t page : {1u, 2u}) {
+    for (uint32_t i = 8; i < 16; ++i) slots.push_back(page * kPageTokens + i);
+  }
+  const std::vector<uint32_t> pages = {1, 2};
+  table.MoveSlots(pages, slots);
+  EXPECT_EQ(table.Remove(2), &memory[12]);
+  EXPECT_EQ(table.n_tokens(), 2 * kPageTokens + 5);
+  for (uint32_t i = 0; i < kPageTokens; ++i) {
+    EXPECT_EQ(table.PositionOf(i), i);
+    EXPECT_EQ(table.PositionOf(kPageTokens + i), slots[i]);
+  }
+  EXPECT_EQ(table.PositionOf(2 * kPageTokens), 3 * kPageTokens);
+  EXPECT_EQ(table.first_positions()[0], 0u);
+  EXPECT_EQ(table.first_positions()[1], PageTable::kScattered);
+  EXPECT_EQ(table.first_positions()[2], 3 * kPageTokens);
+
+  // A copy knows as much, and goes on behind a scattered page.
+  PageTable copy(table);
+  for (uint32_t i = 0; i < 2 * kPageTokens + 5; ++i) {
+    EXPECT_EQ(copy.PositionOf(i), table.PositionOf(i));
+  }
+  copy.AddTokens(kPageTokens - 5);
+  copy.Remove(2);
+  copy.OpenPage(memory, 4 * kPageTokens);
+  copy.AddTokens(1);
+  EXPECT_EQ(copy.PositionOf(2 * kPageTokens), 4 * kPageTokens);
+}
+
 TEST(PageTableTest, RelocationChangesThePlaceAlone) {
   PageTable table(2);
   table.OpenPage(&memory[7], 32);
   table.AddTokens(4);
   table.Relocate(0, &memory[3]);
   EXPECT_EQ(table.pages()[0], &memory[3]);
-  EXPECT_EQ(table.first_pos(0), 32u);
+  EXPECT_EQ(table.first_positions()[0], 32u);
   EXPECT_EQ(table.n_tokens(), 4u);
 }
 
@@ -82,7 +118,8 @@ TEST(PageTableTest, ACopyHasTheSamePagesAndRoomForTheRest) {
   }
   EXPECT_EQ(copy.pages().data(), storage);  // never reallocated
   EXPECT_EQ(copy.pages()[2], &memory[2]);
-  EXPECT_EQ(copy.first_pos(kCapacity - 1), (kCapacity - 1) * kPageTokens);
+  EXPECT_EQ(copy.first_positions()[kCapacity - 1],
+            (kCapacity - 1) * kPageTokens);
   EXPECT_EQ(table.n_pages(), 3u);
 }
 
