@@ -45,6 +45,8 @@ THIRD_PARTY = {
     "histedit.h": {"cli"},
     "gtest/": {"testing"},
     "immintrin.h": {"base", "kernels"},
+    "isa-l/": {"io"},
+    "openssl/": {"io"},
 }
 
 # Headers of the operating system and of C: no dot-less C++ name, not ours.

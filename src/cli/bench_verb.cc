@@ -8,12 +8,14 @@ void BenchVerb::AddTo(CLI::App& app) {
   bench->footer("Example:\n  lkv bench speed --depth 0,2048 --budget full,25%");
   speed_.AddTo(*bench);
   kernels_.AddTo(*bench);
+  policies_.AddTo(*bench);
   bench_ = bench;
 }
 
 ExitCode BenchVerb::Run(Output& out, Interrupt& interrupt) const {
-  return bench_->got_subcommand("speed") ? speed_.Run(out, interrupt)
-                                         : kernels_.Run(out, interrupt);
+  if (bench_->got_subcommand("speed")) return speed_.Run(out, interrupt);
+  if (bench_->got_subcommand("kernels")) return kernels_.Run(out, interrupt);
+  return policies_.Run(out, interrupt);
 }
 
 }  // namespace lkv::cli

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/bench_kernels_verb.h"
+#include "cli/bench_policies_verb.h"
 #include "cli/bench_speed_verb.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
@@ -20,6 +21,7 @@ class BenchVerb {
   const CLI::App* bench_ = nullptr;
   BenchSpeedVerb speed_;
   BenchKernelsVerb kernels_;
+  BenchPoliciesVerb policies_;
 };
 
 }  // namespace lkv::cli

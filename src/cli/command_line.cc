@@ -17,6 +17,7 @@
 #include "cli/output.h"
 #include "cli/parse_error.h"
 #include "cli/run_verb.h"
+#include "cli/trace_verb.h"
 #include "engine/admission.h"
 
 namespace lkv::cli {
@@ -59,11 +60,13 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
   ChatVerb chat;
   DemoVerb demo;
   BenchVerb bench;
+  TraceVerb trace;
   ConfigVerb config;
   run.AddTo(app);
   chat.AddTo(app);
   demo.AddTo(app);
   bench.AddTo(app);
+  trace.AddTo(app);
   config.AddTo(app);
   RefuseValuesOfFlags(app);
 
@@ -87,6 +90,7 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
     if (app.got_subcommand("chat")) return chat.Run(out, interrupt);
     if (app.got_subcommand("demo")) return demo.Run(out, interrupt);
     if (app.got_subcommand("bench")) return bench.Run(out, interrupt);
+    if (app.got_subcommand("trace")) return trace.Run(out, interrupt);
     return config.Run(out);
   };
   // The engine reports a lack of memory as a Status; a verb's own arrays and

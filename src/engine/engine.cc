@@ -174,6 +174,9 @@ uint64_t Engine::weight_bytes() const {
   return state_->executor->weight_bytes();
 }
 
+const std::string& Engine::model_fingerprint() const {
+  return state_->model_fingerprint;
+}
 const std::vector<std::string>& Engine::weight_notes() const {
   return state_->weight_notes;
 }

@@ -126,6 +126,8 @@ class Engine {
 
   const Tokenizer& tokenizer() const;
   const Architecture& architecture() const;
+  // Tells models apart (GgufFile::Fingerprint).
+  const std::string& model_fingerprint() const;
   uint64_t weight_bytes() const;
   // One line per kind of tensor whose values changed on the way into the
   // kernels' tiles (model/weights.h); empty when all are the file's own.

@@ -36,6 +36,7 @@ struct Engine::State {
 
   uint32_t ctx_tokens = 0;          // longest sequence
   std::vector<int32_t> end_tokens;  // all that end a text
+  std::string model_fingerprint;
   std::vector<std::string> weight_notes;
   std::vector<Sequence::State*> sequences;  // that live
 

@@ -124,6 +124,7 @@ Result<std::unique_ptr<Engine::State>> Load(const EngineOptions& options) {
 
   auto state = std::make_unique<Engine::State>();
   state->ctx_tokens = *ctx_tokens;
+  state->model_fingerprint = (*file)->Fingerprint();
   state->team = *std::move(team);
   CpuExecutorOptions executor;
   executor.kernels = *kernels;

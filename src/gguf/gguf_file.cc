@@ -13,6 +13,7 @@
 #include "gguf/gguf_scan.h"
 #include "gguf/mapped_file.h"
 #include "gguf/quant_types.h"
+#include "io/sha256.h"
 
 namespace lkv {
 namespace {
@@ -301,6 +302,24 @@ Status GgufFile::CheckWhole() const {
     if (part.file.IsTorn()) return Truncated(part.path);
   }
   return {};
+}
+
+std::string GgufFile::Fingerprint() const {
+  constexpr size_t kSampleBytes = 1024;
+  Sha256 hash;
+  for (const Part& part : state_->parts) {
+    const auto head =
+        part.file.bytes().first(gguf_get_data_offset(part.gguf.get()));
+    hash.Add(head);
+    part.file.DropPages(head);
+  }
+  for (const GgufTensor& tensor : state_->tensors) {
+    const std::span<const uint8_t> values(tensor.data, tensor.n_bytes);
+    const size_t n = std::min(kSampleBytes, values.size());
+    hash.Add(values.first(n));
+    hash.Add(values.last(n));
+  }
+  return hash.Hex();
 }
 
 void GgufFile::DropPages(const GgufTensor& tensor) const {

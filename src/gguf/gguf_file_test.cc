@@ -101,6 +101,25 @@ TEST(GgufFileTest, MetadataComesWithItsTypeOrNotAtAll) {
   EXPECT_EQ(file->GetUintArray("names"), std::nullopt);
 }
 
+TEST(GgufFileTest, TheFingerprintTellsModelsApart) {
+  TempFolder folder;
+  const auto fingerprint = [&](const RandomModelOptions& options) {
+    WriteRandomModel(folder.File("m.gguf"), options);
+    auto file = MustOpen(folder.File("m.gguf"));
+    return file == nullptr ? "" : file->Fingerprint();
+  };
+  const RandomModelOptions options;
+  const std::string one = fingerprint(options);
+  EXPECT_EQ(one.size(), 64u);
+  EXPECT_EQ(fingerprint(options), one);
+  RandomModelOptions other_values = options;
+  other_values.seed = options.seed + 1;
+  EXPECT_NE(fingerprint(other_values), one);
+  RandomModelOptions other_metadata = options;
+  other_metadata.rope_base = 2 * options.rope_base;
+  EXPECT_NE(fingerprint(other_metadata), one);
+}
+
 TEST(GgufFileTest, DroppedPagesStayReadable) {
   auto file = MustOpen(TestModelPath());
   ASSERT_NE(file, nullptr);

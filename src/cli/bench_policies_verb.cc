@@ -1,0 +1,138 @@
+#include "cli/bench_policies_verb.h"
+
+#include <utility>
+
+#include "cli/json_document.h"
+#include "cli/number_text.h"
+#include "cli/text_table.h"
+#include "engine/kernel_choice.h"
+#include "options/budget_text.h"
+
+namespace lkv::cli {
+namespace {
+
+using Align = TextTable::Align;
+
+Json IntervalAsJson(const std::optional<Interval>& interval) {
+  if (!interval) return Json();
+  return {interval->low, interval->high};
+}
+
+Json RowAsJson(const ComparisonRow& row) {
+  return {{"policy", row.policy},
+          {"budget", row.budget},
+          {"mass_hit", row.total.mass_hit()},
+          {"topk_hit", row.total.topk_hit()},
+          {"byte_hit", row.total.byte_hit()},
+          {"raw_hit", row.total.raw_hit()},
+          {"regret", row.regret},
+          {"ci95", IntervalAsJson(row.mass_hit_ci)},
+          {"regret_ci95", IntervalAsJson(row.regret_ci)}};
+}
+
+std::string IntervalAsText(const std::optional<Interval>& interval) {
+  if (!interval) return "-";
+  return FormatFixed(interval->low, 3) + "-" + FormatFixed(interval->high, 3);
+}
+
+std::string RowsAsText(const std::vector<ComparisonRow>& rows) {
+  TextTable table({{"budget", Align::kRight},
+                   {"policy"},
+                   {"mass hit", Align::kRight},
+                   {"95 %", Align::kRight},
+                   {"top-k hit", Align::kRight},
+                   {"raw hit", Align::kRight},
+                   {"regret", Align::kRight},
+                   {"95 %", Align::kRight}});
+  for (const ComparisonRow& row : rows) {
+    table.AddRow({FormatPercent(row.budget), row.policy,
+                  FormatFixed(row.total.mass_hit(), 3),
+                  IntervalAsText(row.mass_hit_ci),
+                  FormatFixed(row.total.topk_hit(), 3),
+                  FormatFixed(row.total.raw_hit(), 3),
+                  FormatFixed(row.regret, 3), IntervalAsText(row.regret_ci)});
+  }
+  return table.Print();
+}
+
+}  // namespace
+
+void BenchPoliciesVerb::AddTo(CLI::App& bench) {
+  CLI::App* verb = bench.add_subcommand(
+      "policies", "Replay every policy on attention traces");
+  AddList(*verb, "--trace", &traces_, "Traces of one model (lkv trace record)")
+      ->required();
+  AddList(*verb, "--budget", &budgets_,
+          "Shares of the text that stay [6.25%,12.5%,25%,50%]");
+  AddList(*verb, "--policies", &policies_, "Policies and oracles [all]");
+  verb->add_option("--threads", n_threads_,
+                   "Threads; default: the cores this process may use")
+      ->type_name("N")
+      ->check(WholeNumber(1, ThreadTeam::kMaxThreads));
+  config_.AddTo(*verb, ConfigArguments::Offer::kFileOnly);
+  verb->add_flag("--json", json_, "Print one JSON document");
+  verb->footer(
+      "Mass hit: resident share of the attention that is neither on sinks nor\n"
+      "on the newest tokens. Top-k hit: of the tokens that hold 90 % of it.\n"
+      "Regret: 0 as good as the oracle that evicts what the whole rest of the\n"
+      "text attends to least, 1 as bad as chance. oracle_step and\n"
+      "oracle_horizon may bring pages back. Intervals: over texts.\n\n"
+      "Example:\n"
+      "  lkv bench policies --trace novel.trace,code.trace --budget 12.5%");
+}
+
+Result<ComparisonOptions> BenchPoliciesVerb::ReadOptions() const {
+  auto configuration = config_.Load();
+  if (!configuration.ok()) return configuration.status();
+  ComparisonOptions options;
+  options.cache = configuration->cache();
+  for (const std::string& text : budgets_) {
+    const auto budget = ParseBudget(text);
+    if (!budget.ok()) {
+      return InvalidArgument("--budget: " +
+                             std::string(budget.status().message()));
+    }
+    if (budget->kind != Budget::Kind::kShare) {
+      return InvalidArgument("--budget: " + text +
+                             " is no share of a text; give one such as 25%");
+    }
+    options.budgets.push_back(budget->share);
+  }
+  options.policies = policies_.empty() ? ContestantNames() : policies_;
+  return options;
+}
+
+ExitCode BenchPoliciesVerb::Run(Output& out, Interrupt& interrupt) const {
+  const auto options = ReadOptions();
+  if (!options.ok()) return out.Fail(options.status());
+  const auto kernels = ChooseKernels();
+  if (!kernels.ok()) return out.Fail(kernels.status());
+  RemarkOnThreads(n_threads_);
+  const auto team = ThreadTeam::Create(
+      n_threads_ > 0 ? n_threads_ : ThreadTeam::DefaultThreads());
+  if (!team.ok()) return out.Fail(team.status());
+  std::vector<TraceReader> traces;
+  for (const std::string& path : traces_) {
+    auto trace = TraceReader::Open(LocalFileSystem(), path);
+    if (!trace.ok()) return out.Fail(trace.status());
+    traces.push_back(*std::move(trace));
+  }
+  interrupt.SetFlag();
+  Progress progress("replay");
+  const auto rows = ComparePolicies(
+      traces, *options, **kernels, **team,
+      [&](uint64_t n_done, uint64_t n_all) { progress.Show(n_done, n_all); },
+      [&] { return interrupt.Requested(); });
+  progress.Erase();
+  if (!rows.ok()) return out.Fail(rows.status());
+  if (json_) {
+    Json list = Json::array();
+    for (const ComparisonRow& row : *rows) list.push_back(RowAsJson(row));
+    out.Write(DumpJson({{"rows", list}}));
+  } else {
+    out.Write(RowsAsText(*rows));
+  }
+  return ExitCode::kDone;
+}
+
+}  // namespace lkv::cli

@@ -1,0 +1,147 @@
+// `lkv trace` and `lkv bench policies` on synthetic traces: without a model.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "testing/child_process.h"
+#include "testing/test_paths.h"
+
+namespace lkv::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+class TraceVerbTest : public testing::Test {
+ protected:
+  // Makes a trace and returns its path.
+  std::string Synthesize(const std::string& name, const Words& more = {}) {
+    const std::string path = folder_.File(name);
+    Words words = {"trace",    "synth", "--steps", "1024",
+                   "--layers", "1",     "-o",      path};
+    words.insert(words.end(), more.begin(), more.end());
+    const ChildResult result = RunLkv(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return path;
+  }
+  static nlohmann::json RunJson(Words words) {
+    words.push_back("--json");
+    const ChildResult result = RunLkv(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out, nullptr, false);
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(TraceVerbTest, InfoHoldsEveryFieldOfTheInterface) {
+  const nlohmann::json info = RunJson({"trace", "info", Synthesize("a.trace")});
+  EXPECT_EQ(info["sequences"], 1);
+  EXPECT_EQ(info["tokens"], 1024);
+  EXPECT_EQ(info["layers"], (std::vector<int>{0}));
+  EXPECT_EQ(info["kv_heads"], 3);
+  EXPECT_EQ(info["bytes"], std::filesystem::file_size(folder_.File("a.trace")));
+  EXPECT_EQ(info["text"], "synthetic text, seed 1");
+}
+
+TEST_F(TraceVerbTest, PolicyRowsHoldEveryFieldOfTheInterface) {
+  const std::string traces =
+      Synthesize("a.trace") + "," + Synthesize("b.trace", {"--seed", "2"});
+  const nlohmann::json rows =
+      RunJson({"bench", "policies", "--trace", traces, "--budget", "25%,50%",
+               "--policies", "lru,lookahead,oracle_future"})["rows"];
+  ASSERT_EQ(rows.size(), 6u);
+  for (const nlohmann::json& row : rows) {
+    for (const char* field :
+         {"policy", "budget", "mass_hit", "topk_hit", "raw_hit", "regret"}) {
+      EXPECT_TRUE(row.contains(field)) << field;
+    }
+    EXPECT_EQ(row["ci95"].size(), 2u);
+    EXPECT_EQ(row["regret_ci95"].size(), 2u);
+  }
+  EXPECT_EQ(rows[0]["policy"], "lru");
+  EXPECT_EQ(rows[0]["budget"], 0.25);
+  EXPECT_EQ(rows[2]["regret"], 0);
+}
+
+TEST_F(TraceVerbTest, TheTableNamesAllPoliciesByDefault) {
+  const ChildResult result = RunLkv({"bench", "policies", "--trace",
+                                     Synthesize("a.trace"), "--budget", "50%"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const char* name : {"lookahead", "observed", "random", "oracle_step"}) {
+    EXPECT_NE(result.out.find(name), std::string::npos) << result.out;
+  }
+}
+
+TEST_F(TraceVerbTest, BadInputIsNamedWithTheRightCode) {
+  const std::string trace = Synthesize("a.trace");
+  std::ofstream(folder_.File("text")) << "no trace";
+  std::filesystem::copy(trace, folder_.File("cut"));
+  std::filesystem::resize_file(folder_.File("cut"), 5000);
+  const struct {
+    Words words;
+    int exit_code;
+    std::string says;
+  } cases[] = {
+      {{"trace"}, 2, "trace: "},
+      {{"trace", "info"}, 2, "file: is missing"},
+      {{"trace", "info", folder_.File("none")}, 3, "none: cannot be opened"},
+      {{"trace", "info", folder_.File("text")}, 3, "is no attention trace"},
+      {{"trace", "info", folder_.File("cut")}, 3, "cut off"},
+      {{"trace", "info", folder_.File("")}, 3, "is not a regular file"},
+      {{"trace", "synth", "-o", folder_.File("no/such/folder")},
+       3,
+       "cannot be created"},
+      {{"trace", "synth", "-o", folder_.File("b"), "--steps", "10"},
+       2,
+       "--steps"},
+      {{"trace", "synth", "-o", folder_.File("b"), "--layers", "0"},
+       2,
+       "--layers"},
+      {{"trace", "record", "-f", "x"}, 2, "--output: is missing"},
+      {{"trace", "record", "-f", folder_.File("none"), "-o", "x"}, 3, "none"},
+      {{"bench", "policies"}, 2, "--trace: is missing"},
+      {{"bench", "policies", "--trace", folder_.File("cut")}, 3, "cut off"},
+      {{"bench", "policies", "--trace", trace, "--policies", "best"},
+       2,
+       "best"},
+      {{"bench", "policies", "--trace", trace, "--policies", "full"},
+       2,
+       "full evicts nothing"},
+      {{"bench", "policies", "--trace", trace, "--budget", "512"},
+       2,
+       "no share of a text"},
+      {{"bench", "policies", "--trace", trace, "--budget", "2%"},
+       2,
+       "fewer than"},
+      {{"bench", "policies", "--trace", trace, "--budget", "100%"},
+       2,
+       "nothing to evict"},
+  };
+  for (const auto& test : cases) {
+    SCOPED_TRACE(testing::PrintToString(test.words));
+    const ChildResult result = RunLkv(test.words);
+    EXPECT_EQ(result.exit_code, test.exit_code) << result.err;
+    EXPECT_NE(result.err.find(test.says), std::string::npos) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1)
+        << result.err;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_.File("b")));
+}
+
+TEST_F(TraceVerbTest, AFullDiskLeavesTheOldTrace) {
+  const std::string trace = Synthesize("a.trace");
+  const auto n_bytes = std::filesystem::file_size(trace);
+  ChildOptions full_disk;
+  full_disk.may_fill_files = false;
+  const ChildResult result = RunLkv({"trace", "synth", "-o", trace}, full_disk);
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_NE(result.err.find("check the disk"), std::string::npos) << result.err;
+  EXPECT_EQ(std::filesystem::file_size(trace), n_bytes);
+}
+
+}  // namespace
+}  // namespace lkv::cli

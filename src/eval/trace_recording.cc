@@ -1,0 +1,74 @@
+#include "eval/trace_recording.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "eval/forced_run.h"
+#include "trace/recording_policy.h"
+#include "trace/trace_writer.h"
+
+namespace lkv {
+namespace {
+
+Status CheckLayers(std::span<const uint32_t> layers, uint32_t n_layers) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i] >= n_layers || (i > 0 && layers[i] <= layers[i - 1])) {
+      return InvalidArgument("layers: " + std::to_string(layers[i]) +
+                             " is not expected here; give layers from 0 to " +
+                             std::to_string(n_layers - 1) +
+                             " in ascending order");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<RecordedTrace> RecordTrace(const FileSystem& file_system, Engine& engine,
+                                  std::span<const int32_t> tokens,
+                                  const TraceRecordingOptions& options,
+                                  const std::function<void(uint32_t)>& progress,
+                                  const std::function<bool()>& cancelled) {
+  TraceInfo info;
+  info.shape = engine.architecture().kv_shape();
+  info.layers = options.layers;
+  info.model = engine.model_fingerprint();
+  info.text = options.text;
+  if (Status s = CheckLayers(info.layers, info.shape.n_layers); !s.ok()) {
+    return s;
+  }
+  if (info.layers.empty()) {
+    info.layers.resize(info.shape.n_layers);
+    std::iota(info.layers.begin(), info.layers.end(), 0u);
+  }
+  Result<std::unique_ptr<TraceWriter>> created =
+      TraceWriter::Create(file_system, options.path, info);
+  if (!created.ok()) return created.status();
+  TraceWriter& writer = **created;
+
+  const ForcedPart part{.prefill = {}, .decode = tokens};
+  SequenceOptions sequence = OptionsFor({&part, 1}, CacheOptions());
+  sequence.make_policy = [&](const PolicyCapacity&) {
+    return std::make_unique<RecordingPolicy>(info, writer);
+  };
+  Status written;
+  const auto finish_step = [&](const Sequence&) {
+    if (written.ok()) written = writer.FinishStep();
+  };
+  // A disk that takes no more ends the run, too.
+  const auto stops = [&] {
+    return !written.ok() || (cancelled && cancelled());
+  };
+  Result<std::unique_ptr<Sequence>> run = StartAndRunForced(
+      engine, {&part, 1}, sequence, finish_step, progress, stops);
+  if (!written.ok()) return written;
+  if (!run.ok()) return run.status();
+  if (Status s = writer.Finish(); !s.ok()) return s;
+  return RecordedTrace{.n_tokens = writer.n_steps(),
+                       .n_lanes = info.n_lanes(),
+                       .n_bytes = writer.n_bytes()};
+}
+
+}  // namespace lkv

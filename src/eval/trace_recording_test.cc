@@ -1,0 +1,126 @@
+// Recording on the real model, on a short text.
+#include "eval/trace_recording.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "eval/demo.h"
+#include "eval/forced_run.h"
+#include "testing/memory_file_system.h"
+#include "testing/test_paths.h"
+#include "trace/trace_reader.h"
+
+namespace lkv {
+namespace {
+
+constexpr uint32_t kTokens = 90;
+
+// What the cache says of one lane in a run of its own.
+class LaneWatcher final : public AttentionObserver {
+ public:
+  LaneWatcher(uint32_t layer, uint32_t kv_head)
+      : layer_(layer), kv_head_(kv_head) {}
+  void OnAttention(const AttentionSample& sample) override {
+    if (sample.layer != layer_ || sample.kv_head != kv_head_) return;
+    rows.emplace_back(sample.mass_mean, sample.mass_mean + sample.n_slots);
+  }
+  std::vector<std::vector<float>> rows;
+
+ private:
+  const uint32_t layer_;
+  const uint32_t kv_head_;
+};
+
+class TraceRecordingTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    EngineOptions options;
+    options.model_path = TestModelPath();
+    options.activations = ActivationPrecision::kHigh;
+    auto opened = Engine::Open(options);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    engine_ = *std::move(opened);
+    tokens_ = engine_->tokenizer().Tokenize(
+        DemoText(), Tokenizer::Start::kAsTrained, Tokenizer::Special::kAsText);
+    tokens_.resize(kTokens);
+  }
+  static void TearDownTestSuite() { engine_.reset(); }
+
+  Result<RecordedTrace> Record(const std::vector<uint32_t>& layers = {}) {
+    return RecordTrace(files_, *engine_, tokens_,
+                       {.path = "t", .text = "demo", .layers = layers}, {}, {});
+  }
+
+  static inline std::unique_ptr<Engine> engine_;
+  static inline std::vector<int32_t> tokens_;
+  MemoryFileSystem files_;
+};
+
+TEST_F(TraceRecordingTest, WritesTheAttentionOfEveryToken) {
+  const auto recorded = Record({2, 29});
+  ASSERT_TRUE(recorded.ok()) << recorded.status().message();
+  EXPECT_EQ(recorded->n_tokens, kTokens);
+  EXPECT_EQ(recorded->n_lanes, 6u);
+  const auto reader = TraceReader::Open(files_, "t");
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ(recorded->n_bytes, reader->n_bytes());
+  EXPECT_EQ(reader->info().model, engine_->model_fingerprint());
+  EXPECT_EQ(reader->info().text, "demo");
+
+  LaneWatcher watcher(29, 1);
+  engine_->SetObserver(&watcher);
+  const ForcedPart part{.prefill = {}, .decode = tokens_};
+  CacheOptions full;
+  full.policy = PolicyName::kFull;
+  const auto run = StartAndRunForced(*engine_, {&part, 1},
+                                     OptionsFor({&part, 1}, full), {}, {}, {});
+  engine_->SetObserver(nullptr);
+  ASSERT_TRUE(run.ok()) << run.status().message();
+
+  const auto lane = reader->ReadLane(1 * 3 + 1);
+  ASSERT_TRUE(lane.ok()) << lane.status().message();
+  ASSERT_EQ(watcher.rows.size(), kTokens);
+  for (uint32_t step = 0; step < kTokens; ++step) {
+    float total = 0;
+    for (uint32_t p = 0; p < PagesOf(step + 1); ++p) {
+      float sum = 0;
+      for (uint32_t i = p * kPageTokens;
+           i < std::min((p + 1) * kPageTokens, step + 1); ++i) {
+        sum += watcher.rows[step][i];
+      }
+      EXPECT_NEAR(lane->pages(step).mean[p], sum, sum / 512 + 1e-7f);
+      EXPECT_GE(lane->pages(step).max[p], lane->pages(step).mean[p] * 0.999f);
+      total += lane->pages(step).mean[p];
+    }
+    EXPECT_NEAR(total, 1, 0.002);
+    EXPECT_GT(lane->value_norm(step), 0);
+  }
+}
+
+TEST_F(TraceRecordingTest, RefusesLayersThatTheModelHasNot) {
+  EXPECT_EQ(Record({30}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Record({3, 3}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(files_.files.empty());
+}
+
+TEST_F(TraceRecordingTest, EndsWhenTheDiskIsFull) {
+  files_.free_bytes = 20'000;
+  EXPECT_EQ(Record().status().code(), StatusCode::kIo);
+  EXPECT_TRUE(files_.files.empty());
+}
+
+TEST_F(TraceRecordingTest, LeavesNothingWhenItIsStopped) {
+  uint32_t n_done = 0;
+  const auto recorded = RecordTrace(
+      files_, *engine_, tokens_, {.path = "t", .text = "demo", .layers = {0}},
+      [&](uint32_t n) { n_done = n; }, [&] { return n_done == 20; });
+  EXPECT_EQ(recorded.status().code(), StatusCode::kCancelled);
+  EXPECT_TRUE(files_.files.empty());
+}
+
+}  // namespace
+}  // namespace lkv

@@ -1,0 +1,266 @@
+#include "trace/policy_comparison.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <utility>
+
+#include "options/option_table.h"
+
+namespace lkv {
+namespace {
+
+constexpr std::string_view kOracleStep = "oracle_step";
+constexpr std::string_view kOracleHorizon = "oracle_horizon";
+constexpr std::string_view kOracleFuture = "oracle_future";
+constexpr std::string_view kRandom = "random";
+
+// Enough for the second digit of a 95 % interval.
+constexpr uint32_t kResamples = 2000;
+
+Contestant MakePolicyContestant(const CacheOptions& options,
+                                std::string_view name,
+                                const KernelTable& kernels) {
+  return {std::string(name),
+          [options, &kernels](const LaneTrace& trace, uint32_t lane,
+                              const ReplayOptions& replay) {
+            CacheOptions mine = options;
+            mine.seed += lane;  // or `random` would keep the same everywhere
+            return ReplayLane(
+                trace, replay, [&](const PolicyCapacity& capacity) {
+                  return MakeEvictionPolicy(mine, capacity, kernels);
+                });
+          }};
+}
+
+Contestant MakeReturnContestant(std::string_view name, uint32_t horizon) {
+  return {std::string(name), [horizon](const LaneTrace& trace, uint32_t,
+                                       const ReplayOptions& replay) {
+            return ReplayWithReturn(trace, replay, horizon);
+          }};
+}
+
+// The capacity that a share of a text comes to.
+uint32_t CapacityPages(double budget, uint32_t n_steps) {
+  return static_cast<uint32_t>(std::lround(budget * n_steps / kPageTokens));
+}
+
+Status CheckBudget(double budget, const TraceReader& trace,
+                   const ProtectedEnds& ends) {
+  const uint32_t n_pages = CapacityPages(budget, trace.n_steps());
+  const std::string share = std::to_string(budget * 100) + "% of " +
+                            std::to_string(trace.n_steps()) + " tokens";
+  if (n_pages < MinReplayPages(ends)) {
+    return InvalidArgument(
+        "budget: " + share + " are fewer than the " +
+        std::to_string(MinReplayPages(ends) * kPageTokens) +
+        " that sinks and newest tokens need; use a longer text or protect"
+        " fewer (recent_tokens)");
+  }
+  if (n_pages >= PagesOf(trace.n_steps())) {
+    return InvalidArgument("budget: " + share +
+                           " leave nothing to evict; use less than 100%");
+  }
+  return {};
+}
+
+double Regret(double hit, double oracle, double random) {
+  return oracle > random ? (oracle - hit) / (oracle - random) : 0;
+}
+
+// Texts drawn with replacement, the same draws for everybody: what differs
+// between policies is then compared on the same texts.
+class Resamples {
+ public:
+  explicit Resamples(size_t n_texts) {
+    std::mt19937_64 random(1);
+    for (std::vector<size_t>& draw : draws_) {
+      for (size_t i = 0; i < n_texts; ++i) draw.push_back(random() % n_texts);
+    }
+  }
+
+  // 95 % interval of a statistic of the texts drawn.
+  template <typename Statistic>
+  Interval Ci95(const Statistic& statistic) const {
+    std::vector<double> values;
+    for (const std::vector<size_t>& draw : draws_) {
+      values.push_back(statistic(draw));
+    }
+    std::sort(values.begin(), values.end());
+    const auto at = [&](double share) {
+      return values[static_cast<size_t>(share * (kResamples - 1))];
+    };
+    return {at(0.025), at(0.975)};
+  }
+
+ private:
+  std::array<std::vector<size_t>, kResamples> draws_;
+};
+
+double MassHit(const std::vector<ReplaySums>& texts,
+               const std::vector<size_t>& draw) {
+  ReplaySums total;
+  for (size_t text : draw) total += texts[text];
+  return total.mass_hit();
+}
+
+// The policies asked for; behind them what regret is measured by: chance and
+// the oracle.
+Result<std::vector<Contestant>> FindContestants(
+    const ComparisonOptions& options, const KernelTable& kernels) {
+  std::vector<Contestant> contestants;
+  std::vector<std::string> names = options.policies;
+  names.emplace_back(kRandom);
+  names.emplace_back(kOracleFuture);
+  for (const std::string& name : names) {
+    Result<Contestant> found = FindContestant(name, options.cache, kernels);
+    if (!found.ok()) return found.status();
+    contestants.push_back(*std::move(found));
+  }
+  return contestants;
+}
+
+// Adds some lanes of text number `text` to its sums in all rows.
+Status ReplayLanes(const TraceReader& trace, size_t text, LaneRange lanes,
+                   std::span<const Contestant> contestants,
+                   const ProtectedEnds& ends, ThreadTeam& team,
+                   std::vector<ComparisonRow>& rows) {
+  std::vector<Status> status(lanes.count());
+  std::vector<std::vector<ReplaySums>> sums(lanes.count());
+  team.ForEach(lanes.count(), [&](size_t i) {
+    const uint32_t lane = lanes.begin + static_cast<uint32_t>(i);
+    Result<LaneTrace> lane_trace = trace.ReadLane(lane);
+    if (!lane_trace.ok()) {
+      status[i] = lane_trace.status();
+      return;
+    }
+    for (size_t r = 0; r < rows.size(); ++r) {
+      sums[i].push_back(contestants[r % contestants.size()].replay(
+          *lane_trace, lane,
+          {.capacity_pages = CapacityPages(rows[r].budget, trace.n_steps()),
+           .ends = ends}));
+    }
+  });
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (!status[i].ok()) return status[i];
+    for (size_t r = 0; r < rows.size(); ++r) rows[r].texts[text] += sums[i][r];
+  }
+  return {};
+}
+
+// Completes the rows of one budget, the last two of which are chance and the
+// oracle.
+void AddStatistics(const Resamples& resamples, std::span<ComparisonRow> rows) {
+  const std::vector<ReplaySums>& chance = rows[rows.size() - 2].texts;
+  const std::vector<ReplaySums>& oracle = rows.back().texts;
+  std::vector<size_t> once(oracle.size());
+  std::iota(once.begin(), once.end(), size_t{0});
+  for (ComparisonRow& row : rows) {
+    for (const ReplaySums& sums : row.texts) row.total += sums;
+    const auto hit = [&](const std::vector<size_t>& draw) {
+      return MassHit(row.texts, draw);
+    };
+    const auto regret = [&](const std::vector<size_t>& draw) {
+      return Regret(hit(draw), MassHit(oracle, draw), MassHit(chance, draw));
+    };
+    row.regret = regret(once);
+    if (once.size() < 2) continue;
+    row.mass_hit_ci = resamples.Ci95(hit);
+    row.regret_ci = resamples.Ci95(regret);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> ContestantNames() {
+  std::vector<std::string> names;
+  for (std::string_view name : FindOption("policy")->choices) {
+    if (name != "full") names.emplace_back(name);
+  }
+  for (std::string_view oracle : {kOracleStep, kOracleHorizon, kOracleFuture}) {
+    names.emplace_back(oracle);
+  }
+  return names;
+}
+
+Result<Contestant> FindContestant(std::string_view name,
+                                  const CacheOptions& cache,
+                                  const KernelTable& kernels) {
+  if (name == kOracleStep) return MakeReturnContestant(name, 1);
+  if (name == kOracleHorizon) {
+    return MakeReturnContestant(name, cache.prediction_steps);
+  }
+  if (name == kOracleFuture) {
+    return Contestant{std::string(name), [](const LaneTrace& trace, uint32_t,
+                                            const ReplayOptions& replay) {
+                        return ReplayLane(trace, replay, FutureOracle(trace));
+                      }};
+  }
+  CacheOptions options = cache;
+  if (Status s = SetOption(*FindOption("policy"), name, &options); !s.ok()) {
+    return s;
+  }
+  if (options.policy == PolicyName::kFull) {
+    return InvalidArgument("policy: full evicts nothing; leave it out");
+  }
+  return MakePolicyContestant(options, name, kernels);
+}
+
+Result<std::vector<ComparisonRow>> ComparePolicies(
+    std::span<const TraceReader> traces, const ComparisonOptions& options,
+    const KernelTable& kernels, ThreadTeam& team,
+    const std::function<void(uint64_t, uint64_t)>& progress,
+    const std::function<bool()>& cancelled) {
+  const ProtectedEnds ends = ProtectedEndsOf(options.cache);
+  Result<std::vector<Contestant>> contestants =
+      FindContestants(options, kernels);
+  if (!contestants.ok()) return contestants.status();
+  uint64_t n_lanes = 0;
+  for (const TraceReader& trace : traces) {
+    n_lanes += trace.info().n_lanes();
+    for (double budget : options.budgets) {
+      if (Status s = CheckBudget(budget, trace, ends); !s.ok()) return s;
+    }
+  }
+  const size_t n_contestants = contestants->size();
+  std::vector<ComparisonRow> rows(options.budgets.size() * n_contestants);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i].policy = (*contestants)[i % n_contestants].name;
+    rows[i].budget = options.budgets[i / n_contestants];
+    rows[i].texts.resize(traces.size());
+  }
+  uint64_t n_done = 0;
+  for (size_t text = 0; text < traces.size(); ++text) {
+    // As many lanes at a time as there are threads: each takes 16 MB.
+    const uint32_t n_text_lanes = traces[text].info().n_lanes();
+    for (uint32_t first = 0; first < n_text_lanes; first += team.n_threads()) {
+      if (cancelled && cancelled()) {
+        return Cancelled("bench policies: stopped on request");
+      }
+      const uint32_t n = std::min(team.n_threads(), n_text_lanes - first);
+      if (Status s = ReplayLanes(traces[text], text, {first, first + n},
+                                 *contestants, ends, team, rows);
+          !s.ok()) {
+        return s;
+      }
+      n_done += n;
+      if (progress) progress(n_done, n_lanes);
+    }
+  }
+  const Resamples resamples(traces.size());
+  for (size_t first = 0; first < rows.size(); first += n_contestants) {
+    AddStatistics(resamples, std::span(rows).subspan(first, n_contestants));
+  }
+  // The two were added for the regret; whoever asked for them has them twice.
+  std::vector<ComparisonRow> asked;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i % n_contestants < options.policies.size()) {
+      asked.push_back(std::move(rows[i]));
+    }
+  }
+  return asked;
+}
+
+}  // namespace lkv

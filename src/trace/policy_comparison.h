@@ -1,0 +1,72 @@
+// PolicyComparison: every policy on the same traces, with intervals over texts.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/thread_team.h"
+#include "kernels/kernel_table.h"
+#include "lookaheadkv/options.h"
+#include "lookaheadkv/status.h"
+#include "trace/replay.h"
+#include "trace/trace_reader.h"
+
+namespace lkv {
+
+// Who is replayed: a policy of the cache, or an oracle.
+struct Contestant {
+  std::string name;
+  std::function<ReplaySums(const LaneTrace& trace, uint32_t lane,
+                           const ReplayOptions& options)>
+      replay;
+};
+
+// A policy by the name that --policy takes, or oracle_step, oracle_horizon,
+// oracle_future. `cache` holds the policies' options. kInvalidArgument for
+// other names and for `full`, which evicts nothing. `kernels` must outlive it.
+Result<Contestant> FindContestant(std::string_view name,
+                                  const CacheOptions& cache,
+                                  const KernelTable& kernels);
+
+// All that FindContestant knows, the oracles last.
+std::vector<std::string> ContestantNames();
+
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+
+struct ComparisonRow {
+  std::string policy;
+  double budget = 0;              // share of each text's tokens
+  std::vector<ReplaySums> texts;  // one per trace
+  ReplaySums total;
+  // (oracle_future - policy) / (oracle_future - random) by mass hit: 0 as good
+  // as the oracle, 1 as bad as chance.
+  double regret = 0;
+  // 95 % by bootstrap over texts; none of one text.
+  std::optional<Interval> mass_hit_ci, regret_ci;
+};
+
+struct ComparisonOptions {
+  std::vector<std::string> policies;
+  std::vector<double> budgets;
+  CacheOptions cache;  // the policies' options; ends that all protect
+};
+
+// Rows by budget, then policy, in the order of the options. Lanes of a trace
+// are replayed side by side. kInvalidArgument: an unknown policy, a budget that
+// protection alone would fill, or one that leaves nothing to evict; else what
+// reading a trace says. `progress` (may be empty) is told lanes done and all.
+Result<std::vector<ComparisonRow>> ComparePolicies(
+    std::span<const TraceReader> traces, const ComparisonOptions& options,
+    const KernelTable& kernels, ThreadTeam& team,
+    const std::function<void(uint64_t, uint64_t)>& progress,
+    const std::function<bool()>& cancelled);
+
+}  // namespace lkv

@@ -1,0 +1,50 @@
+#include "trace/recording_policy.h"
+
+#include "base/check.h"
+
+namespace lkv {
+
+RecordingPolicy::RecordingPolicy(const TraceInfo& info, TraceWriter& writer)
+    : writer_(writer),
+      trace_lane_(info.shape.n_lanes(), -1),
+      new_slots_(info.shape.n_lanes()) {
+  int n_lanes = 0;
+  for (uint32_t layer : info.layers) {
+    for (uint32_t head = 0; head < info.shape.n_kv_heads; ++head) {
+      trace_lane_[info.shape.LaneOf(layer, head)] = n_lanes++;
+    }
+  }
+}
+
+std::unique_ptr<EvictionPolicy> RecordingPolicy::Clone() const {
+  CHECK(false);
+  return nullptr;
+}
+
+void RecordingPolicy::AddSlots(uint32_t lane, uint32_t n,
+                               const float* value_norms,
+                               const float* value_distances) {
+  CHECK(n == 1);
+  new_slots_[lane] = {value_norms[0], value_distances[0]};
+}
+
+void RecordingPolicy::Observe(const LaneObservation& observation) {
+  const uint32_t lane = observation.lane;
+  if (trace_lane_[lane] < 0) return;
+  CHECK(observation.n_slots == observation.query_pos + 1);
+  writer_.AddStep(static_cast<uint32_t>(trace_lane_[lane]),
+                  {.value_norm = new_slots_[lane].value_norm,
+                   .value_distance = new_slots_[lane].value_distance,
+                   .mass_max = observation.mass_max,
+                   .mass_mean = observation.mass_mean});
+}
+
+// Asked only where something must leave.
+void RecordingPolicy::ScoreSlots(uint32_t, uint32_t, const SlotScores&) const {
+  CHECK(false);
+}
+void RecordingPolicy::MoveSlots(uint32_t, const SlotMoves&) { CHECK(false); }
+
+void RecordingPolicy::RemovePage(uint32_t, uint32_t) { CHECK(false); }
+
+}  // namespace lkv

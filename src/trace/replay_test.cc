@@ -1,0 +1,376 @@
+#include "trace/replay.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "kernels/kernel_table.h"
+#include "testing/memory_file_system.h"
+#include "trace/policy_comparison.h"
+#include "trace/synthetic_trace.h"
+#include "trace/trace_reader.h"
+
+namespace lkv {
+namespace {
+
+constexpr ReplayOptions kQuarter = {
+    .capacity_pages = 16, .ends = {.sink_tokens = 4, .recent_tokens = 64}};
+
+TraceReader Synthetic(const SyntheticTraceOptions& options) {
+  MemoryFileSystem files;
+  EXPECT_TRUE(WriteSyntheticTrace(files, "t", options).ok());
+  auto reader = TraceReader::Open(files, "t");
+  EXPECT_TRUE(reader.ok());
+  return std::move(*reader);
+}
+
+// 1,024 tokens, 64 pages.
+LaneTrace SyntheticLane(const SyntheticTraceOptions& changes = {},
+                        uint32_t lane = 0) {
+  SyntheticTraceOptions options = changes;
+  options.n_steps = 1024;
+  options.n_layers = 1;
+  options.topic_tokens = 300;
+  auto trace = Synthetic(options).ReadLane(lane);
+  EXPECT_TRUE(trace.ok());
+  return *std::move(trace);
+}
+
+ReplaySums Replay(std::string_view name, const LaneTrace& trace,
+                  const ReplayOptions& options) {
+  const auto contestant = FindContestant(name, {}, *SelectKernels(nullptr));
+  EXPECT_TRUE(contestant.ok()) << name;
+  return contestant->replay(trace, 0, options);
+}
+
+// Forwards to a policy and notes what is done to it.
+class Spy : public EvictionPolicy {
+ public:
+  struct Notes {
+    std::vector<uint32_t> victims;  // first position of every page that left
+    uint32_t n_slots_max = 0;
+    float mass_min = 2, mass_max = 0;  // sums of the group means
+  };
+  Spy(std::unique_ptr<EvictionPolicy> policy, Notes& notes)
+      : policy_(std::move(policy)), notes_(notes) {}
+
+  std::string_view name() const override { return policy_->name(); }
+  std::unique_ptr<EvictionPolicy> Clone() const override { return nullptr; }
+  size_t bytes_per_page() const override { return 0; }
+  bool two_stage() const override { return policy_->two_stage(); }
+  void AddPage(uint32_t lane, uint32_t first_pos) override {
+    first_pos_.push_back(first_pos);
+    policy_->AddPage(lane, first_pos);
+  }
+  void AddSlots(uint32_t lane, uint32_t n, const float* norms,
+                const float* distances) override {
+    policy_->AddSlots(lane, n, norms, distances);
+  }
+  void Observe(const LaneObservation& observation) override {
+    const float sum =
+        std::accumulate(observation.mass_mean,
+                        observation.mass_mean + observation.n_slots, 0.0f);
+    notes_.n_slots_max = std::max(notes_.n_slots_max, observation.n_slots);
+    notes_.mass_min = std::min(notes_.mass_min, sum);
+    notes_.mass_max = std::max(notes_.mass_max, sum);
+    policy_->Observe(observation);
+  }
+  void ScoreSlots(uint32_t lane, uint32_t now_pos,
+                  const SlotScores& out) const override {
+    policy_->ScoreSlots(lane, now_pos, out);
+  }
+  PageWorth page_worth() const override { return policy_->page_worth(); }
+  void MoveSlots(uint32_t lane, const SlotMoves& moves) override {
+    policy_->MoveSlots(lane, moves);
+  }
+  void RemovePage(uint32_t lane, uint32_t index) override {
+    notes_.victims.push_back(first_pos_[index]);
+    first_pos_.erase(first_pos_.begin() + index);
+    policy_->RemovePage(lane, index);
+  }
+
+ private:
+  std::unique_ptr<EvictionPolicy> policy_;
+  Notes& notes_;
+  std::vector<uint32_t> first_pos_;
+};
+
+Spy::Notes SpyOn(const LaneTrace& trace, const LanePolicyFactory& make) {
+  Spy::Notes notes;
+  ReplayLane(trace, kQuarter, [&](const PolicyCapacity& capacity) {
+    return std::make_unique<Spy>(make(capacity), notes);
+  });
+  return notes;
+}
+
+LanePolicyFactory PolicyNamed(PolicyName name) {
+  return [name](const PolicyCapacity& capacity) {
+    CacheOptions options;
+    options.policy = name;
+    options.sink_tokens = kQuarter.ends.sink_tokens;
+    options.recent_tokens = kQuarter.ends.recent_tokens;
+    return MakeEvictionPolicy(options, capacity, *SelectKernels(nullptr));
+  };
+}
+
+TEST(ReplayTest, CountsWhatStreamingKeeps) {
+  const LaneTrace trace = SyntheticLane();
+  double contestable = 0, hit = 0, all = 0, all_hit = 0;
+  for (uint32_t step = kQuarter.capacity_pages * kPageTokens; step < 1024;
+       ++step) {
+    // The page of the sinks and the newest ones.
+    const uint32_t n_pages = step / kPageTokens + 1;
+    const uint32_t oldest = n_pages - (kQuarter.capacity_pages - 1);
+    for (uint32_t page = 0; page < n_pages; ++page) {
+      const double mass = trace.pages(step).mean[page];
+      const double kept = page == 0 || page >= oldest ? mass : 0;
+      all += mass;
+      all_hit += kept;
+      // Contestable: no sink, no token of the newest 64.
+      if (page == 0 || (page + 1) * kPageTokens + 64 > step + 1) continue;
+      contestable += mass;
+      hit += kept;
+    }
+  }
+  const ReplaySums sums = Replay("streaming", trace, kQuarter);
+  EXPECT_DOUBLE_EQ(sums.mass_hit(), hit / contestable);
+  EXPECT_DOUBLE_EQ(sums.raw_hit(), all_hit / all);
+}
+
+TEST(ReplayTest, HasNothingToMeasureWhereTheTextFits) {
+  const LaneTrace trace = SyntheticLane();
+  const ReplaySums sums =
+      Replay("lru", trace, {.capacity_pages = 64, .ends = kQuarter.ends});
+  EXPECT_EQ(sums.all, 0);
+  EXPECT_EQ(sums.n_needed, 0u);
+  EXPECT_EQ(sums.mass_hit(), 0);
+}
+
+TEST(ReplayTest, NoPolicyBeatsTheOracles) {
+  const LaneTrace trace = SyntheticLane();
+  const double with_return = Replay("oracle_step", trace, kQuarter).mass_hit();
+  const double future = Replay("oracle_future", trace, kQuarter).mass_hit();
+  EXPECT_GT(with_return, future);
+  for (const std::string& name : ContestantNames()) {
+    const ReplaySums sums = Replay(name, trace, kQuarter);
+    EXPECT_LE(sums.mass_hit(), with_return) << name;
+    if (!name.starts_with("oracle")) {
+      EXPECT_LT(sums.mass_hit(), future) << name;
+    }
+    EXPECT_GT(sums.topk_hit(), 0) << name;
+    EXPECT_LE(sums.topk_hit(), 1) << name;
+    EXPECT_LE(sums.byte_hit(), 1) << name;
+  }
+}
+
+TEST(ReplayTest, ALongerHorizonKeepsLess) {
+  const LaneTrace trace = SyntheticLane();
+  const double step = ReplayWithReturn(trace, kQuarter, 1).mass_hit();
+  const double few = ReplayWithReturn(trace, kQuarter, 4).mass_hit();
+  const double many = ReplayWithReturn(trace, kQuarter, 200).mass_hit();
+  EXPECT_GE(step, few);
+  EXPECT_GT(few, many);
+}
+
+// A choice among all sets of pages, by brute force, on a text of 12 pages of
+// which 8 may stay.
+TEST(ReplayTest, OracleStepIsTheBestChoiceThereIs) {
+  auto lane = Synthetic({.n_steps = 12 * kPageTokens,
+                         .n_layers = 1,
+                         .topic_tokens = 50,
+                         .n_needles = 2})
+                  .ReadLane(0);
+  ASSERT_TRUE(lane.ok());
+  const LaneTrace& trace = *lane;
+  const ReplayOptions options = {
+      .capacity_pages = 8, .ends = {.sink_tokens = 4, .recent_tokens = 16}};
+  const ReplaySums sums = ReplayWithReturn(trace, options, 1);
+  double contestable = 0, best_hit = 0;
+  for (uint32_t step = 8 * kPageTokens; step < 12 * kPageTokens; ++step) {
+    const LaneRange range = ContestablePages(options.ends, step + 1);
+    const uint32_t n_others = PagesOf(step + 1) - range.count();
+    double best = 0;
+    for (uint32_t set = 0; set < 1u << range.count(); ++set) {
+      if (std::popcount(set) + n_others > options.capacity_pages) continue;
+      double hit = 0;
+      for (uint32_t i = 0; i < range.count(); ++i) {
+        if ((set >> i & 1) != 0) {
+          hit += trace.pages(step).mean[range.begin + i];
+        }
+      }
+      best = std::max(best, hit);
+    }
+    best_hit += best;
+    for (uint32_t p = range.begin; p < range.end; ++p) {
+      contestable += trace.pages(step).mean[p];
+    }
+  }
+  EXPECT_LT(best_hit, contestable);
+  EXPECT_NEAR(sums.mass_hit(), best_hit / contestable, 1e-6);
+}
+
+TEST(ReplayTest, ShowsAPolicyOnlyWhatIsResident) {
+  const LaneTrace trace = SyntheticLane();
+  for (PolicyName name : {PolicyName::kStreaming, PolicyName::kLookahead,
+                          PolicyName::kSnapKv, PolicyName::kRandom}) {
+    const Spy::Notes notes = SpyOn(trace, PolicyNamed(name));
+    EXPECT_EQ(notes.n_slots_max, kQuarter.capacity_pages * kPageTokens);
+    EXPECT_NEAR(notes.mass_min, 1, 1e-4);
+    EXPECT_NEAR(notes.mass_max, 1, 1e-4);
+    EXPECT_EQ(notes.victims.size(), 64u - 16u);
+  }
+}
+
+// Two texts that are one until their middle: who decides from what it has seen
+// decides alike until then.
+bool DecidesFromThePast(
+    const std::function<LanePolicyFactory(const LaneTrace&)>& make) {
+  SyntheticTraceOptions options;
+  options.n_needles = 0;
+  const LaneTrace one = SyntheticLane(options);
+  options.n_needles = 4;  // asked for in the second half
+  const LaneTrace other = SyntheticLane(options);
+  const size_t n_until_middle = 64 / 2 - 16;
+  const auto victims = [&](const LaneTrace& trace) {
+    std::vector<uint32_t> all = SpyOn(trace, make(trace)).victims;
+    all.resize(n_until_middle);
+    return all;
+  };
+  return victims(one) == victims(other);
+}
+
+TEST(ReplayTest, FindsTheCheaterAndNobodyElse) {
+  for (int name = 1; name <= static_cast<int>(PolicyName::kRandom); ++name) {
+    const LanePolicyFactory make = PolicyNamed(static_cast<PolicyName>(name));
+    EXPECT_TRUE(DecidesFromThePast([&](const LaneTrace&) { return make; }))
+        << make({.n_lanes = 1, .pages_per_lane = 1})->name();
+  }
+  EXPECT_FALSE(DecidesFromThePast(
+      [](const LaneTrace& trace) { return FutureOracle(trace); }));
+}
+
+TEST(ReplayTest, OnlyTheOracleKeepsNeedles) {
+  SyntheticTraceOptions options;
+  options.n_needles = 4;
+  const LaneTrace trace = SyntheticLane(options);
+  SyntheticTraceOptions as_built = options;
+  as_built.n_steps = 1024;
+  const std::vector<SyntheticText::Needle> needles =
+      SyntheticText(as_built).needles();
+  const auto n_lost = [&](const LanePolicyFactory& make) {
+    const std::vector<uint32_t> victims = SpyOn(trace, make).victims;
+    size_t n = 0;
+    for (const SyntheticText::Needle& needle : needles) {
+      // Pages leave in the order of the list, one per 16 steps from the 16th
+      // page on.
+      const auto it = std::find(victims.begin(), victims.end(),
+                                needle.pos / kPageTokens * kPageTokens);
+      const auto leaves_at =
+          static_cast<uint32_t>((16 + (it - victims.begin())) * kPageTokens);
+      n += it != victims.end() && leaves_at < needle.first_use;
+    }
+    return n;
+  };
+  EXPECT_EQ(n_lost(FutureOracle(trace)), 0u);
+  EXPECT_EQ(n_lost(PolicyNamed(PolicyName::kStreaming)), needles.size());
+}
+
+class ComparisonTest : public testing::Test {
+ protected:
+  ComparisonTest() : team_(2) {
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      traces_.push_back(Synthetic({.n_steps = 1024,
+                                   .n_layers = 1,
+                                   .n_kv_heads = 2,
+                                   .topic_tokens = 300,
+                                   .seed = seed}));
+    }
+    options_.policies = {"lookahead", "random", "oracle_future"};
+    options_.budgets = {0.25, 0.5};
+  }
+  Result<std::vector<ComparisonRow>> Compare() {
+    return ComparePolicies(traces_, options_, *SelectKernels(nullptr), team_,
+                           {}, {});
+  }
+  StatusCode Refusal() { return Compare().status().code(); }
+
+  ThreadTeam team_;
+  std::vector<TraceReader> traces_;
+  ComparisonOptions options_;
+};
+
+TEST_F(ComparisonTest, ListsEveryPolicyAtEveryBudget) {
+  const auto rows = Compare();
+  ASSERT_TRUE(rows.ok()) << rows.status().message();
+  ASSERT_EQ(rows->size(), 6u);
+  EXPECT_EQ((*rows)[0].policy, "lookahead");
+  EXPECT_EQ((*rows)[4].policy, "random");
+  EXPECT_EQ((*rows)[0].budget, 0.25);
+  EXPECT_EQ((*rows)[5].budget, 0.5);
+  for (const ComparisonRow& row : *rows) {
+    ASSERT_TRUE(row.mass_hit_ci.has_value());
+    EXPECT_LE(row.mass_hit_ci->low, row.total.mass_hit());
+    EXPECT_GE(row.mass_hit_ci->high, row.total.mass_hit());
+    if (row.policy == "random") {
+      EXPECT_LT(row.mass_hit_ci->low, row.mass_hit_ci->high);
+    }
+  }
+  for (size_t first : {size_t{0}, size_t{3}}) {
+    EXPECT_EQ((*rows)[first + 1].regret, 1) << "random";
+    EXPECT_EQ((*rows)[first + 2].regret, 0) << "the oracle";
+    EXPECT_GT((*rows)[first].regret, 0);
+    EXPECT_LT((*rows)[first].regret, 1);
+  }
+}
+
+TEST_F(ComparisonTest, AddsUpAllLanesOfAllTexts) {
+  const auto rows = Compare();
+  ASSERT_TRUE(rows.ok());
+  ReplaySums by_hand;
+  for (const TraceReader& trace : traces_) {
+    for (uint32_t lane = 0; lane < 2; ++lane) {
+      const auto lane_trace = trace.ReadLane(lane);
+      ASSERT_TRUE(lane_trace.ok());
+      by_hand +=
+          FindContestant("lookahead", {}, *SelectKernels(nullptr))
+              ->replay(*lane_trace, lane, {.capacity_pages = 16, .ends = {}});
+    }
+  }
+  EXPECT_DOUBLE_EQ((*rows)[0].total.mass_hit(), by_hand.mass_hit());
+  EXPECT_EQ((*rows)[0].total.n_needed, by_hand.n_needed);
+}
+
+TEST_F(ComparisonTest, HasNoIntervalOfOneText) {
+  traces_.erase(traces_.begin() + 1, traces_.end());
+  const auto rows = Compare();
+  ASSERT_TRUE(rows.ok());
+  EXPECT_FALSE((*rows)[0].mass_hit_ci.has_value());
+  EXPECT_FALSE((*rows)[0].regret_ci.has_value());
+}
+
+TEST_F(ComparisonTest, RefusesWhatCannotBeCompared) {
+  options_.budgets = {0.05};
+  EXPECT_EQ(Refusal(), StatusCode::kInvalidArgument) << "all protected";
+  options_.budgets = {1};
+  EXPECT_EQ(Refusal(), StatusCode::kInvalidArgument) << "nothing leaves";
+  options_.budgets = {0.5};
+  options_.policies = {"lokahead"};
+  EXPECT_EQ(Refusal(), StatusCode::kInvalidArgument);
+  options_.policies = {"full"};
+  EXPECT_EQ(Refusal(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(ComparisonTest, StopsOnRequest) {
+  const auto rows = ComparePolicies(traces_, options_, *SelectKernels(nullptr),
+                                    team_, {}, [] { return true; });
+  EXPECT_EQ(rows.status().code(), StatusCode::kCancelled);
+}
+
+}  // namespace
+}  // namespace lkv
