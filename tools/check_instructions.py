@@ -110,6 +110,31 @@ def has_avx2() -> bool:
     return "avx2" in CPU_INFO.read_text().split()
 
 
+def read_stored(path: pathlib.Path, compiler: str) -> dict[str, int]:
+    """The counts of a file that --update wrote for this compiler. Raises
+    ValueError, which says what is wrong with it."""
+    try:
+        content = json.loads(path.read_text())
+        counts = content["instructions"]
+        if content["compiler"] != compiler:
+            raise ValueError(f"its counts are of {content['compiler']}")
+        for name, instructions in counts.items():
+            if type(instructions) is not int or instructions < 1:
+                raise ValueError(f"{name} has {instructions} instructions")
+    except (
+        OSError,
+        ValueError,  # that json and unicode raise, too
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise ValueError(
+            f"{path}: holds no counts ({error}); store them anew with --update"
+        ) from None
+    return counts
+
+
 def compare(
     stored: dict[str, int], counted: dict[str, int]
 ) -> tuple[list[str], list[str]]:
@@ -169,7 +194,11 @@ def check(folder: pathlib.Path, programs: list[str], update: bool) -> int:
     counted = {}
     compiler = ""
     for program in programs:
-        compiler, calls = count(valgrind, program)
+        try:
+            compiler, calls = count(valgrind, program)
+        except (ValueError, subprocess.CalledProcessError) as error:
+            print(f"FAILED: {program}: cannot be counted ({error})")
+            return 1
         if not calls and has_avx2():
             print(f"FAILED: {program} counts nothing")
             return 1
@@ -192,7 +221,11 @@ def check(folder: pathlib.Path, programs: list[str], update: bool) -> int:
             f" (only for {', '.join(known) or 'none'}); --update stores them"
         )
         return 0
-    stored = json.loads(path.read_text())["instructions"]
+    try:
+        stored = read_stored(path, compiler)
+    except ValueError as error:
+        print(f"FAILED: {error}")
+        return 1
     failures, notes = compare(stored, counted)
     for line in notes:
         print(f"note: {line}")

@@ -144,9 +144,9 @@ class CheckTest(unittest.TestCase):
     ):
         """Returns the exit status and what was printed."""
         environment = {
-            "PATH": f"{self.folder / path}:{os.environ['PATH']}"
-            if path
-            else "",
+            "PATH": (
+                f"{self.folder / path}:{os.environ['PATH']}" if path else ""
+            ),
             "TOTALS": totals,
         }
         cpu_info = self.folder / "cpuinfo"
@@ -186,6 +186,26 @@ class CheckTest(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("FAILED: program counts nothing", output)
         self.assertEqual(self.check("", update=True)[0], 1)
+
+    def test_damaged_counts_are_named(self):
+        self.check("1000 50", update=True)
+        path = self.folder / "gnu-12.2.0.json"
+        sound = path.read_text()
+        for damaged in [
+            "",
+            sound[:40],
+            "[]",
+            "{}",
+            '{"instructions": null, "compiler": "GNU 12.2.0"}',
+            sound.replace("1000", "0"),
+            sound.replace("1000", "NaN"),
+            sound.replace("1000", '"1000"'),
+            sound.replace("GNU", "Clang"),
+        ]:
+            path.write_text(damaged)
+            status, output = self.check("1000 50")
+            self.assertEqual(status, 1, damaged)
+            self.assertIn("gnu-12.2.0.json: holds no counts", output)
 
     def test_another_compiler_is_skipped(self):
         (self.folder / "clang-14.0.6.json").write_text("{}")

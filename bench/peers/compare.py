@@ -22,11 +22,15 @@ Examples:
 """
 
 import argparse
+import math
 import pathlib
+import re
 import shlex
 import shutil
 import signal
 import sys
+import tempfile
+import typing
 
 import report
 from batched_bench import IkLlamaCpp, LlamaCpp
@@ -44,7 +48,7 @@ from result import (
     read_result,
     write_result,
 )
-from rows import ROW_NAMES, Row, choose_rows, works_of
+from rows import MOST_TOKENS, ROW_NAMES, Row, choose_rows, works_of
 from tool import MeasureError, RunOptions, Tool
 
 PEER_NAMES = [
@@ -74,10 +78,26 @@ def parse_arguments() -> argparse.Namespace:
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
-    def positive(text: str) -> int:
-        if not text.isdigit() or int(text) < 1:
-            raise argparse.ArgumentTypeError(f"{text}: a number from 1 on")
-        return int(text)
+    def number(most: int) -> typing.Callable[[str], int]:
+        def parse(text: str) -> int:
+            if not re.fullmatch("[0-9]{1,9}", text) or not (
+                1 <= int(text) <= most
+            ):
+                raise argparse.ArgumentTypeError(
+                    f"{text}: a number from 1 to {most}"
+                )
+            return int(text)
+
+        return parse
+
+    def percent(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not 0 < value < math.inf:
+            raise argparse.ArgumentTypeError(f"{text}: a number above 0")
+        return value
 
     parser = argparse.ArgumentParser(
         description=__doc__,
@@ -100,7 +120,9 @@ def parse_arguments() -> argparse.Namespace:
         + ", ".join(ROW_NAMES).replace("%", "%%")
         + ", or others of that form, such as decode-512 (default: all)",
     )
-    option("--pairs", type=positive, default=7, help="per row [%(default)s]")
+    option(
+        "--pairs", type=number(1000), default=7, help="per row [%(default)s]"
+    )
     option(
         "--out",
         type=pathlib.Path,
@@ -135,27 +157,41 @@ def parse_arguments() -> argparse.Namespace:
         metavar="FILE",
         help="GGUF (default: the one set-up fetched)",
     )
-    option("--threads", type=positive, default=2, help="[%(default)s]")
+    option("--threads", type=number(256), default=2, help="[%(default)s]")
     option(
         "--gen",
-        type=positive,
+        type=number(MOST_TOKENS),
         default=64,
         help="tokens to decode per run [%(default)s]",
     )
     option(
         "--max-drift",
-        type=float,
+        type=percent,
         default=15,
         metavar="PERCENT",
         help="discard pairs whose probe moved more [%(default)s]",
     )
     args = parser.parse_args()
     measures = not args.setup_only and not args.page_only
-    if measures and (args.model is None or not args.model.exists()):
+    if measures and args.model is None:
         parser.error("the model is missing; run scripts/setup.sh")
-    if args.out.exists() and not args.out.is_dir():
-        parser.error(f"{args.out} is no directory")
+    if measures and not args.model.is_file():
+        parser.error(f"{args.model}: no such file")
+    if measures and not args.dry_run:
+        try:
+            check_out(args.out)
+        except (OSError, ValueError) as error:
+            parser.error(f"--out: cannot take the results ({error})")
     return args
+
+
+def check_out(out: pathlib.Path) -> None:
+    """Raises OSError or ValueError now rather than after hours."""
+    (out / RESULT).parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=(out / RESULT).parent):
+        pass
+    page = out / PAGE.name
+    report.with_figures((page if page.exists() else PAGE).read_text(), "")
 
 
 def absolute_path(text: str) -> pathlib.Path:

@@ -133,6 +133,69 @@ class CompareTest(unittest.TestCase):
         self.assertTrue((self.out / "benchmarks" / "ratios.svg").exists())
         self.assertEqual(self.runs(), before)
 
+    def test_a_damaged_result_is_named(self):
+        self.compare("--rows=decode-64-25%")
+        path = self.out / "benchmarks" / "result.json"
+        sound = path.read_text()
+
+        def without(name):
+            return json.dumps(
+                {k: v for k, v in json.loads(sound).items() if k != name}
+            )
+
+        def changed(**fields):
+            return json.dumps(json.loads(sound) | fields)
+
+        for damaged in [
+            "[]",
+            "[" * 100_000,
+            '{"pairs": []}',
+            without("skipped"),
+            without("versions"),
+            without("processor"),
+            changed(skipped=[{"peer": "x"}]),
+            changed(rows=[{"name": "bogus"}]),
+            changed(pairs=[json.loads(sound)["pairs"][0] | {"peer_runs": []}]),
+            sound.replace("10", "0"),
+        ]:
+            path.write_text(damaged)
+            for option in ("--page-only", "--resume"):
+                code, messages = self.compare("--rows=decode-64-25%", option)
+                self.assertEqual(code, 1, damaged[:80])
+                self.assertIn("no result of compare.py", messages)
+                self.assertNotIn("Traceback", messages)
+        self.assertEqual(path.read_text(), damaged)
+
+    def test_where_results_cannot_go_is_said_before_anything_is_measured(self):
+        (self.out / "benchmarks").touch()
+        code, messages = self.compare("--rows=decode-64-25%")
+        self.assertEqual(code, 2)
+        self.assertIn("--out: cannot take the results", messages)
+        (self.out / "benchmarks").unlink()
+        (self.out / "benchmarks.md").write_text("a page without its markers")
+        code, messages = self.compare("--rows=decode-64-25%")
+        self.assertEqual(code, 2)
+        self.assertFalse(self.lkv.with_suffix(".runs").exists())
+
+    def test_values_that_cannot_work_are_refused(self):
+        for option in [
+            "--max-drift=nan",
+            "--max-drift=-5",
+            "--threads=99999999999",
+            "--threads=257",
+            "--pairs=0",
+            "--pairs=\u0663",
+            "--gen=x",
+            "--rows=decode-999999999999",
+            "--rows=batch999-2048",
+            "--rows=decode-000",
+            "--model=",
+            "--model=/no/such/model",
+        ]:
+            code, messages = self.compare("--dry-run", option)
+            self.assertEqual(code, 2, option)
+            self.assertNotIn("Traceback", messages)
+
     def test_no_stored_result_is_said(self):
         code, messages = self.compare("--page-only")
         self.assertEqual(code, 1)

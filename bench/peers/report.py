@@ -5,7 +5,7 @@ import pathlib
 
 from measure import Skip
 from pairs import Pair, summarize
-from rows import Row, works_of
+from rows import Row, parse_row, works_of
 
 # The part of benchmarks.md between these lines is written anew; the rest of
 # the page is its authors'.
@@ -125,6 +125,34 @@ def skip_lines(skips: list[Skip]) -> list[str]:
     ]
 
 
+def left_out_lines(result: dict) -> list[str]:
+    """What pairs showed that do not count, where none of a peer does."""
+    stored = [Pair.from_json(pair) for pair in result["pairs"]]
+    lines = []
+    for row in result["rows"]:
+        known = parse_row(row["name"])
+        work = works_of([known])[0].name
+        shown = []
+        for peer in result["peers"]:
+            of_peer = [
+                pair
+                for pair in stored
+                if pair.work == work
+                and pair.peer == peer
+                and known.kind in pair.kinds
+            ]
+            summary = summarize(of_peer, known.kind, float("inf"))
+            if peer not in row["peers"] and summary:
+                shown.append(
+                    f"{peer} {summary.ratio_median:.2f}x"
+                    f" ({summary.ratio_min:.2f} to {summary.ratio_max:.2f},"
+                    f" {summary.pairs} pairs)"
+                )
+        if shown:
+            lines.append(f"{row['name']}: {', '.join(shown)}")
+    return lines
+
+
 def figures_section(result: dict, plots: list[str]) -> str:
     """What stands between BEGIN and END."""
     peers = result["peers"]
@@ -146,6 +174,13 @@ def figures_section(result: dict, plots: list[str]) -> str:
         as_markdown(speed_table(result["rows"], peers)),
     ]
     parts += [f"![{pathlib.Path(plot).stem}]({plot})" for plot in plots]
+    left_out = left_out_lines(result)
+    if left_out:
+        parts.append(
+            "No pair counts, because the machine's memory changed its speed in"
+            " each; what they showed all the same:\n\n"
+            + "\n".join(f"- {line}" for line in left_out)
+        )
     if skips:
         parts.append("Not measured:\n\n" + "\n".join(f"- {s}" for s in skips))
     return "\n\n".join(parts)

@@ -1,5 +1,6 @@
 """Checks the rows, tables and page made of pairs."""
 
+import dataclasses
 import unittest
 
 import report
@@ -65,6 +66,23 @@ class ReportTest(unittest.TestCase):
         )
         self.assertEqual(
             lines, ["a: too small (64 tokens, 96 tokens)", "b: not built"]
+        )
+
+    def test_what_left_out_pairs_showed_is_said_where_none_counts(self):
+        pairs = [
+            pair("llama.cpp", 30, 10, probe=20),
+            pair("llama.cpp", 40, 10, probe=20),
+            pair("openvino", 30, 15),
+        ]
+        lines = report.left_out_lines(
+            {
+                "rows": [self.row(*pairs)],
+                "peers": ["llama.cpp", "openvino", "ik_llama.cpp"],
+                "pairs": [dataclasses.asdict(one) for one in pairs],
+            }
+        )
+        self.assertEqual(
+            lines, ["decode-64: llama.cpp 3.50x (3.00 to 4.00, 2 pairs)"]
         )
 
     def test_the_page_keeps_what_authors_wrote(self):

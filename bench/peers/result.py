@@ -53,13 +53,33 @@ def read_result(path: pathlib.Path) -> dict:
     """Raises SetupError."""
     try:
         result = json.loads(path.read_text())
-        [Pair.from_json(pair) for pair in result["pairs"]]
+        check_result(result)
         return result
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         raise SetupError(
-            f"{path}: no result of compare.py ({error}); measure anew,"
-            " without --resume"
+            f"{path}: no result of compare.py ({type(error).__name__}:"
+            f" {error}); measure anew"
         ) from None
+
+
+def check_result(result: dict) -> None:
+    """Raises one of many errors unless all that is read later is there."""
+    for name in [*CONDITIONS, "date", "max_drift_percent", "versions"]:
+        result[name]
+    [Skip(**skip) for skip in result["skipped"]]
+    pairs = [Pair.from_json(pair) for pair in result["pairs"]]
+    rows = [parse_row(row["name"]) for row in result["rows"]]
+    for row in rows:
+        report.summarize_row(row, pairs, result["max_drift_percent"] / 100)
+    report.figures_section(result, [])
 
 
 def earlier_of(

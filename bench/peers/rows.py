@@ -26,9 +26,14 @@ ROW_NAMES = [
     "batch8-2048",
 ]
 
+# What lkv bench speed takes.
+MOST_TOKENS = 1 << 20
+MOST_SEQUENCES = 256
+
 _NAME = re.compile(
-    r"(?P<kind>decode|prefill|batch(?P<batch>[1-9]\d*))"
-    r"-(?P<length>\d+)(-(?P<percent>[1-9]\d?)%)?(-(?P<kv_type>int8))?"
+    r"(?P<kind>decode|prefill|batch(?P<batch>[1-9][0-9]{0,2}))"
+    r"-(?P<length>0|[1-9][0-9]{0,6})(-(?P<percent>[1-9][0-9]?)%)?"
+    r"(-(?P<kv_type>int8))?"
 )
 
 
@@ -76,7 +81,11 @@ class Row:
 
 def parse_row(name: str) -> Row:
     match = _NAME.fullmatch(name)
-    if not match:
+    if (
+        not match
+        or int(match["length"]) > MOST_TOKENS
+        or int(match["batch"] or 1) > MOST_SEQUENCES
+    ):
         raise ValueError(
             f"{name}: no such row; expected decode-N, prefill-N or batchB-N,"
             " with -P% behind it for a smaller cache, and -int8 for lkv's cache"

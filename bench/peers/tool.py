@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import re
 import subprocess
 import tempfile
 import typing
@@ -71,12 +72,22 @@ def output_of(command: list[str]) -> str:
     except OSError as error:
         raise MeasureError(f"{program}: {error.strerror}") from None
     if done.returncode:
-        end = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-        raise MeasureError(
-            f"{program} ended with {done.returncode}: {' '.join(end)}"
-        )
+        reason = last_words(done.stderr.strip() or done.stdout.strip())
+        raise MeasureError(f"{program} ended with {done.returncode}: {reason}")
     # ik_llama.cpp leaves stdout empty and prints its table on stderr.
     return done.stdout if done.stdout.strip() else done.stderr
+
+
+def last_words(output: str) -> str:
+    """The line that says why a program ended: its last complaint, not the
+    trace of calls that a debugger prints behind it."""
+    lines = output.splitlines() or [""]
+    complaints = [
+        line
+        for line in lines
+        if re.search("assert|error|fail|exception", line, re.IGNORECASE)
+    ]
+    return " ".join((complaints or lines)[-1].split())
 
 
 def speed(value: object, what: str) -> float:

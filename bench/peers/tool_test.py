@@ -4,7 +4,7 @@ import pathlib
 import sys
 import unittest
 
-from tool import MeasureError, output_of, speed
+from tool import MeasureError, last_words, output_of, speed
 
 
 class ToolTest(unittest.TestCase):
@@ -25,6 +25,14 @@ class ToolTest(unittest.TestCase):
             output_of([sys.executable, "-c", "exit('first\\nlast words')"])
         self.assertIn("ended with 1: last words", str(caught.exception))
         self.assertNotIn("/", str(caught.exception))
+
+    def test_the_complaint_is_shown_and_not_the_debuggers_trace(self):
+        output = "loading\nx.cpp:7: GGML_ASSERT(a < b) failed\n30\twait4.c: No"
+        self.assertEqual(
+            last_words(output), "x.cpp:7: GGML_ASSERT(a < b) failed"
+        )
+        self.assertEqual(last_words("one\ntwo  words"), "two words")
+        self.assertEqual(last_words(""), "")
 
     def test_a_missing_program_is_an_error(self):
         with self.assertRaises(MeasureError):

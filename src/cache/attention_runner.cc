@@ -1,6 +1,7 @@
 #include "cache/attention_runner.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/check.h"
@@ -67,6 +68,9 @@ AttentionRunner::AttentionRunner(const KvShape& shape,
 void AttentionRunner::Reserve(uint32_t n_slots, uint32_t n_parts) {
   if (n_slots <= slot_capacity_ && n_parts <= part_capacity_) return;
   n_slots = std::max(slot_capacity_, n_slots);
+  // Twice as much at least, or admitting sequences one by one would move it all
+  // each time.
+  if (n_parts > part_capacity_) n_parts = std::bit_ceil(n_parts);
   n_parts = std::max(part_capacity_, n_parts);
   const size_t slot_stride = size_t{PagesOf(n_slots)} * kPageTokens;
   const size_t chunk_stride = CeilDiv(n_slots, kAttendChunkSlots);

@@ -166,6 +166,15 @@ Result<BudgetPlan> PlanFor(const KvShape& shape, const SequenceOptions& options,
   }
   const uint64_t bytes_per_token = shape.bytes_per_token(cost.type);
   uint64_t budget_bytes = AllowedBytes(cache, bytes_per_token, needs);
+  if (cache.policy == PolicyName::kFull && !options.make_policy &&
+      budget_bytes < needs.whole_bytes) {
+    return InvalidArgument(
+        "budget: policy full keeps everything and needs " +
+        std::to_string(needs.whole_bytes) + " bytes for " +
+        std::to_string(needs.text_tokens) + " tokens, not " +
+        std::to_string(budget_bytes) + "; raise the budget to " +
+        std::to_string(needs.whole_bytes) + "B or choose another policy");
+  }
   if (budget_bytes < needs.smallest_bytes) {
     const bool raise = cache.budget.kind == Budget::Kind::kShare &&
                        (needs.n_dense_lanes == 0 || length == Length::kShorter);
@@ -192,14 +201,6 @@ Result<BudgetPlan> PlanFor(const KvShape& shape, const SequenceOptions& options,
   if (!plan.holds_whole_text && plan.n_dense_lanes == 0) {
     plan.pages_per_lane = std::min(
         plan.text_pages, kLanePagesOverMean * plan.mean_pages(shape.n_lanes()));
-  }
-  if (cache.policy == PolicyName::kFull && !plan.holds_whole_text) {
-    return InvalidArgument(
-        "budget: policy full keeps everything and needs " +
-        std::to_string(needs.whole_bytes) + " bytes for " +
-        std::to_string(needs.text_tokens) + " tokens, not " +
-        std::to_string(budget_bytes) + "; raise the budget to " +
-        std::to_string(needs.whole_bytes) + "B or choose another policy");
   }
   return plan;
 }

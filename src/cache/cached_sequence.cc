@@ -209,9 +209,33 @@ Status CachedSequence::AnnounceTurn(uint32_t prompt_tokens,
   plan_ = *plan;
   pages_.Grow(plan_.capacity_pages);
   if (judge_.has_value()) {
-    judge_->evictor.Grow(plan_, WindowOf(shape_, context_, options_, plan_),
-                         n_tokens_);
+    judge_->evictor.SetPlan(plan_, WindowOf(shape_, context_, options_, plan_),
+                            n_tokens_);
   }
+  return {};
+}
+
+Status CachedSequence::ShrinkBudget(const Budget& budget,
+                                    PlanScratch& scratch) {
+  if (!judge_.has_value()) {
+    return InvalidArgument(
+        "budget: policy full keeps everything; choose another policy");
+  }
+  SequenceOptions options = options_;
+  options.cache.budget = budget;
+  Result<BudgetPlan> plan = MakeBudgetPlan(shape_, options, cost_);
+  if (!plan.ok()) return plan.status();
+  if (plan->budget_bytes > plan_.budget_bytes) {
+    return InvalidArgument("budget: " + std::to_string(plan->budget_bytes) +
+                           " bytes are more than the " +
+                           std::to_string(plan_.budget_bytes) +
+                           " that the sequence has; shrink it");
+  }
+  options_ = std::move(options);
+  plan_ = *plan;
+  judge_->evictor.Shrink(plan_, WindowOf(shape_, context_, options_, plan_),
+                         n_tokens_, scratch);
+  pages_.Shrink(plan_.capacity_pages);
   return {};
 }
 

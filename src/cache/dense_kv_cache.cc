@@ -50,6 +50,8 @@ Status DenseKvCache::AnnounceTurn(SequenceId id, uint32_t, uint32_t) {
   return {};
 }
 
+Status DenseKvCache::ShrinkBudget(SequenceId, const Budget&) { return {}; }
+
 void DenseKvCache::RemoveSequence(SequenceId id) {
   CHECK(sequences_.erase(id) == 1);
 }

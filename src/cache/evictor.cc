@@ -75,11 +75,7 @@ Status Evictor::MakeRoom(uint32_t n_tokens, uint32_t pages_to_open,
     plan.Set({});
   }
   if (HasRoom(pages_to_open)) return {};
-  for (uint32_t lane = plan_.n_dense_lanes; lane < shape_.n_lanes(); ++lane) {
-    const uint32_t n_pages = parts_.pages->table(lane).n_pages();
-    const uint32_t keep = PagesToKeep(lane, pages_to_open);
-    Evict(lane, Choose(lane, n_tokens, keep, n_pages, scratch));
-  }
+  EvictDownTo(n_tokens, pages_to_open, scratch);
   std::fill(is_exhausted_.begin(), is_exhausted_.end(), 0);
   while (!HasRoom(pages_to_open)) {
     const uint32_t lane = FullestLane();
@@ -97,6 +93,15 @@ Status Evictor::MakeRoom(uint32_t n_tokens, uint32_t pages_to_open,
     if (moves.pages.empty()) is_exhausted_[lane] = 1;
   }
   return {};
+}
+
+void Evictor::EvictDownTo(uint32_t n_tokens, uint32_t pages_to_open,
+                          PlanScratch& scratch) {
+  for (uint32_t lane = plan_.n_dense_lanes; lane < shape_.n_lanes(); ++lane) {
+    const uint32_t n_pages = parts_.pages->table(lane).n_pages();
+    const uint32_t keep = PagesToKeep(lane, pages_to_open);
+    Evict(lane, Choose(lane, n_tokens, keep, n_pages, scratch));
+  }
 }
 
 uint32_t Evictor::FullestLane() const {
@@ -266,15 +271,24 @@ void Evictor::SetTargets(uint32_t n_tokens) {
   parts_.spread->Respread(n_tokens, target_total_);
 }
 
-void Evictor::Grow(const BudgetPlan& plan,
-                   const WindowController::Options& window, uint32_t n_tokens) {
+void Evictor::SetPlan(const BudgetPlan& plan,
+                      const WindowController::Options& window,
+                      uint32_t n_tokens) {
   plan_ = plan;
   min_window_pages_ = PagesOf(window.limits.min_tokens);
-  controller_.Grow(window.limits, window.budget_tokens, window.switch_tokens);
+  controller_.SetLimits(window.limits, window.budget_tokens,
+                        window.switch_tokens);
   for (LanePlan& lane_plan : plans_) lane_plan.Set({});
   if (n_sparse_ == 0) return;
   SetTargets(n_tokens);
   under_pressure_ = SparsePages(n_tokens) > target_total_;
+}
+
+void Evictor::Shrink(const BudgetPlan& plan,
+                     const WindowController::Options& window, uint32_t n_tokens,
+                     PlanScratch& scratch) {
+  SetPlan(plan, window, n_tokens);
+  if (n_sparse_ > 0) EvictDownTo(n_tokens, 1, scratch);
 }
 
 void Evictor::PlanLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new,

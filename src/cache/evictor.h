@@ -93,10 +93,14 @@ class Evictor {
   void PlanLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new,
                 PlanScratch& scratch);
 
-  // Between steps: the sequence, of n_tokens so far, may hold more from now on.
-  // What was planned to leave for the sake of the old budget stays.
-  void Grow(const BudgetPlan& plan, const WindowController::Options& window,
-            uint32_t n_tokens);
+  // Between steps: another budget for the sequence, of n_tokens so far. What
+  // was planned to leave for the sake of the old one stays.
+  void SetPlan(const BudgetPlan& plan, const WindowController::Options& window,
+               uint32_t n_tokens);
+  // The same for a smaller budget: what is over leaves now, and a page for
+  // every lane that the next step may open.
+  void Shrink(const BudgetPlan& plan, const WindowController::Options& window,
+              uint32_t n_tokens, PlanScratch& scratch);
 
   uint32_t window_tokens() const { return controller_.window_tokens(); }
   double pattern_change() const {
@@ -149,6 +153,9 @@ class Evictor {
   // times as many, the best slots stay.
   SlotMoves Repack(uint32_t lane, uint32_t n_leave, PlanScratch& scratch) const;
   void Evict(uint32_t lane, const SlotMoves& moves);
+  // Lets lanes evict down to what they may keep before each opens so many.
+  void EvictDownTo(uint32_t n_tokens, uint32_t pages_to_open,
+                   PlanScratch& scratch);
   bool HasRoom(uint32_t pages_to_open) const;
   // The lane with the most pages of those that have pages to give; n_lanes when
   // there is none.

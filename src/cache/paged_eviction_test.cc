@@ -409,6 +409,77 @@ TEST(PagedEvictionTest, RepackKeepsTheTokensOfANaiveModel) {
   EXPECT_GT(cache.Stats(sequence.id).evicted_tokens, 500u);
 }
 
+// Of a text that was read whole the best tokens stay: exactly those that rank
+// highest, when tokens leave one by one.
+TEST(PagedEvictionTest, AShrunkBudgetKeepsTheTokensWithTheMostAttention) {
+  class LastMasses final : public AttentionObserver {
+   public:
+    void OnAttention(const AttentionSample& sample) override {
+      masses[kShape.LaneOf(sample.layer, sample.kv_head)].assign(
+          sample.mass_max, sample.mass_max + sample.n_slots);
+    }
+    std::map<uint32_t, std::vector<float>> masses;
+  };
+  SequenceOptions options = Evicting(PolicyName::kTova, 0);
+  options.cache.budget = {};
+  options.cache.unit = EvictionUnit::kRepack;
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  drive.query_scale = 4;
+  DrivenSequence sequence = drive.Add(options, 3);
+  LastMasses last;
+  cache.SetObserver(&last);
+  drive.Prefill(sequence, 600, 512);
+  EXPECT_EQ(cache.Stats(sequence.id).evicted_tokens, 0u);
+
+  const Status shrunk = cache.ShrinkBudget(
+      sequence.id, {.kind = Budget::Kind::kShare, .share = 0.25});
+  ASSERT_TRUE(shrunk.ok()) << shrunk.message();
+  const SequenceStats stats = cache.Stats(sequence.id);
+  EXPECT_LE(stats.resident_bytes, stats.budget_bytes);
+  EXPECT_GT(stats.resident_bytes_max, 2 * stats.budget_bytes);
+  for (uint32_t lane = 0; lane < kShape.n_lanes(); ++lane) {
+    const std::vector<uint32_t> kept = cache.ResidentPositions(
+        sequence.id, lane / kShape.n_kv_heads, lane % kShape.n_kv_heads);
+    // Contestable are whole pages: without sinks or any of the newest 32.
+    float lowest_kept = 1, highest_left = 0;
+    for (uint32_t pos = 16; pos < 560; ++pos) {
+      const float mass = last.masses[lane][pos];
+      const bool is_kept = std::binary_search(kept.begin(), kept.end(), pos);
+      (is_kept ? lowest_kept : highest_left) =
+          is_kept ? std::min(lowest_kept, mass) : std::max(highest_left, mass);
+    }
+    EXPECT_GE(lowest_kept, highest_left) << lane;
+    EXPECT_LT(kept.size(), 300u);
+  }
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_FALSE(drive.Step(sequence, 1).empty()) << drive.status.message();
+    ASSERT_LE(cache.Stats(sequence.id).resident_bytes, stats.budget_bytes);
+  }
+}
+
+TEST(PagedEvictionTest, ABudgetShrinksOnlyAndNotBelowTheSmallest) {
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  DrivenSequence sequence = drive.Add(Evicting(PolicyName::kLru, 400), 3);
+  drive.Prefill(sequence, 300, 512);
+  const auto shrink = [&](uint64_t tokens) {
+    return cache
+        .ShrinkBudget(sequence.id,
+                      {.kind = Budget::Kind::kTokens, .amount = tokens})
+        .code();
+  };
+  EXPECT_EQ(shrink(500), StatusCode::kInvalidArgument);
+  EXPECT_EQ(shrink(10), StatusCode::kInvalidArgument);
+  EXPECT_EQ(cache.Stats(sequence.id).evicted_tokens, 0u);
+  EXPECT_EQ(shrink(200), StatusCode::kOk);
+  EXPECT_GT(cache.Stats(sequence.id).evicted_tokens, 80u);
+
+  DrivenSequence full = drive.Add(Evicting(PolicyName::kFull, 2000), 3);
+  EXPECT_EQ(cache.ShrinkBudget(full.id, {}).code(),
+            StatusCode::kInvalidArgument);
+}
+
 TEST(PagedEvictionTest, DenseLayersKeepEverythingInsideTheCap) {
   // One of six layers is dense: 600 of 3,600 lane-tokens, 28 % of the budget.
   const KvShape shape{

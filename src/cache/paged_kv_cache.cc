@@ -69,6 +69,10 @@ Status PagedKvCache::AnnounceTurn(SequenceId id, uint32_t prompt_tokens,
   return status;
 }
 
+Status PagedKvCache::ShrinkBudget(SequenceId id, const Budget& budget) {
+  return Find(id).ShrinkBudget(budget, plan_scratch_[0]);
+}
+
 void PagedKvCache::RemoveSequence(SequenceId id) {
   CHECK(sequences_.erase(id) == 1);
 }

@@ -158,6 +158,11 @@ void SequencePages::Grow(uint32_t capacity_pages) {
   if (pools_.rest->capacity() < n_rest) pools_.rest->Grow(n_rest);
 }
 
+void SequencePages::Shrink(uint32_t capacity_pages) {
+  CHECK(n_used_ <= capacity_pages && capacity_pages <= options_.capacity_pages);
+  options_.capacity_pages = capacity_pages;
+}
+
 uint64_t SequencePages::payload_bytes() const {
   // Exact pages never leave, so all lanes have the same number of them.
   const uint32_t n_exact =

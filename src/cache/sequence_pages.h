@@ -53,6 +53,8 @@ class SequencePages {
   Result<SequencePages> Fork();
   // Requires what PagePool::Grow does.
   void Grow(uint32_t capacity_pages);
+  // Requires that no more pages are in use. The pool keeps its addresses.
+  void Shrink(uint32_t capacity_pages);
 
   // Opens the pages that `n_new` tokens at positions n_tokens, n_tokens + 1,
   // ... need in every lane and counts these tokens as present. Requires the

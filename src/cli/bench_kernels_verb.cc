@@ -72,14 +72,17 @@ void BenchKernelsVerb::AddTo(CLI::App& bench) {
   verb->add_flag("--json", json_, "Print one JSON document");
   verb->footer(
       "Names: what it does / format / shape. matvec, matmul: one token, 256\n"
-      "tokens; tile4 holds 4-bit weights (Q4_0, Q4_1), tile8 Q8_0, tile16 f16\n"
-      "and bf16; x8, x16: bits of an activation; n: columns. decode, prefill:\n"
+      "tokens; tile4 holds 4-bit weights (Q4_0, Q4_1), tile8 Q8_0, tile8x16\n"
+      "8 bits with a scale per 16 weights (Q6_K), tile16 f16 and bf16; x8, "
+      "x16,\n"
+      "f32: bits of an activation; n: columns. decode, prefill:\n"
       "type of the cache / head size x query heads per KV head; n: tokens;\n"
       "extents: runs of 16 pages in random order, as a cache may hold them;\n"
       "shuffled: single pages; masses: with what a policy needs;\n"
       "bf16products: rounded to bf16, as prefill does unless asked for more.\n"
       "\"Of stream\" is the speed against a plain read of the same memory,\n"
-      "256 MiB, in turns with it.\n\n"
+      "256 MiB, in turns with it; above 1 the plain read was disturbed "
+      "more.\n\n"
       "LKV_KERNELS=avx2 or scalar measures another set than the best.\n\n"
       "Example:\n"
       "  lkv bench kernels --filter decode/f16");

@@ -87,16 +87,12 @@ Result<ComparisonOptions> BenchPoliciesVerb::ReadOptions() const {
   ComparisonOptions options;
   options.cache = configuration->cache();
   for (const std::string& text : budgets_) {
-    const auto budget = ParseBudget(text);
+    const auto budget = ParseShare(text);
     if (!budget.ok()) {
       return InvalidArgument("--budget: " +
                              std::string(budget.status().message()));
     }
-    if (budget->kind != Budget::Kind::kShare) {
-      return InvalidArgument("--budget: " + text +
-                             " is no share of a text; give one such as 25%");
-    }
-    options.budgets.push_back(budget->share);
+    options.budgets.push_back(*budget);
   }
   options.policies = policies_.empty() ? ContestantNames() : policies_;
   return options;

@@ -31,19 +31,22 @@ std::string KvTypeText(KvTypeName type) {
 
 Json RowAsJson(const SpeedRow& row) {
   const bool decode = row.kind == SpeedRow::Kind::kDecode;
-  return {{"kind", KindText(row.kind)},
-          {"depth", row.depth_tokens},
-          {"batch", row.batch},
-          {"shared_prompt", row.shared_prompt},
-          {"budget", FormatBudget(row.budget)},
-          {"kv_type", KvTypeText(row.kv_type)},
-          {"threads", row.n_threads},
-          {"tokens_per_second", row.tokens_per_second},
-          {"step_us", decode ? StepsAsJson(row.step) : Json()},
-          {"step_cpu_us", decode ? StepsAsJson(row.step_cpu) : Json()},
-          {"policy_share", decode ? Json(row.policy_share) : Json()},
-          {"resident_bytes", row.resident_bytes},
-          {"stream_gb_s", row.stream_gb_s}};
+  return {
+      {"kind", KindText(row.kind)},
+      {"depth", row.depth_tokens},
+      {"batch", row.batch},
+      {"shared_prompt", row.shared_prompt},
+      {"budget", FormatBudget(row.budget)},
+      {"kv_type", KvTypeText(row.kv_type)},
+      {"threads", row.n_threads},
+      {"tokens_per_second", row.tokens_per_second},
+      {"step_us", decode ? StepsAsJson(row.step) : Json()},
+      {"step_cpu_us", decode ? StepsAsJson(row.step_cpu) : Json()},
+      {"policy_share", decode ? Json(row.policy_share) : Json()},
+      {"resident_bytes", row.resident_bytes},
+      {"read_bytes_per_step", decode ? Json(row.read_bytes_per_step) : Json()},
+      {"ratio_to_stream", decode ? Json(row.ShareOfStream()) : Json()},
+      {"stream_gb_s", row.stream_gb_s}};
 }
 
 std::string RowsAsText(const std::vector<SpeedRow>& rows) {
@@ -57,7 +60,8 @@ std::string RowsAsText(const std::vector<SpeedRow>& rows) {
                    {"p99 ms", Align::kRight},
                    {"cpu p99/p50", Align::kRight},
                    {"policy", Align::kRight},
-                   {"stream GB/s", Align::kRight}});
+                   {"stream GB/s", Align::kRight},
+                   {"of stream", Align::kRight}});
   for (const SpeedRow& row : rows) {
     const bool decode = row.kind == SpeedRow::Kind::kDecode;
     const double cpu_ratio =
@@ -74,7 +78,8 @@ std::string RowsAsText(const std::vector<SpeedRow>& rows) {
          if_decode(FormatFixed(row.step.p99_us / 1000, 2)),
          if_decode(FormatFixed(cpu_ratio, 2)),
          if_decode(FormatPercent(row.policy_share)),
-         FormatFixed(row.stream_gb_s, 1)});
+         FormatFixed(row.stream_gb_s, 1),
+         if_decode(FormatFixed(row.ShareOfStream(), 2))});
   }
   return table.Print();
 }
@@ -99,16 +104,22 @@ void BenchSpeedVerb::AddTo(CLI::App& bench) {
                    "Decode steps per row; 0: no decode rows [128]")
       ->type_name("N")
       ->check(WholeNumber(0, kMostTokens));
-  AddList(*verb, "--budget", &budgets_, "Budgets [full,25%]");
-  AddList(*verb, "--kv-type", &kv_types_, "Element types of the cache [f16]");
+  AddList(*verb, "--budget", &budgets_,
+          "Budgets [the configuration's, else full,25%]");
+  AddList(*verb, "--kv-type", &kv_types_,
+          "Element types of the cache: f16, bf16, int8 [the configuration's]");
   verb->add_flag("--teacher-forced", teacher_forced_,
                  "Feed the text of the demo instead of random tokens");
   config_.AddTo(*verb, ConfigArguments::Offer::kFileOnly);
   verb->add_flag("--json", json_, "Print one JSON document");
   verb->footer(
       "p50, p99: of the time that a decode step takes; cpu p99/p50: the same\n"
-      "of what all threads compute in it, which other processes that take the\n"
-      "cores away change little.\n\n"
+      "of what all threads compute in it, whoever else has the cores between\n"
+      "(a shared cache or core slows that, too). policy: share of the step in\n"
+      "which pages are scored and evicted. stream GB/s: a plain read of 256 "
+      "MiB\n"
+      "just before the row; of stream: how fast the steps read weights and\n"
+      "cached tokens, against that. The default takes about a minute.\n\n"
       "Example:\n"
       "  lkv bench speed --depth 0,2048,8192 --budget full,25% --batch 1,8");
 }
@@ -129,17 +140,27 @@ Result<SpeedOptions> BenchSpeedVerb::ReadOptions() const {
   options.gen_tokens = gen_tokens_;
   options.prefill_tokens = prefills_;
   std::erase(options.prefill_tokens, 0u);
+  if (options.prefill_tokens.empty() && gen_tokens_ == 0) {
+    return InvalidArgument(
+        "--gen: with 0 steps and no prefill there is nothing to measure; raise"
+        " it or give --prefill");
+  }
   const auto prefixed = [](const char* option, const Status& status) {
     return InvalidArgument(std::string(option) + ": " +
                            std::string(status.message()));
   };
-  options.budgets.clear();
+  options.budgets = {options.cache.budget};
+  if (!configuration->IsSet("budget")) {
+    options.budgets.push_back({.kind = Budget::Kind::kShare, .share = 0.25});
+  }
+  if (!budgets_.empty()) options.budgets.clear();
   for (const std::string& text : budgets_) {
     const auto budget = ParseBudget(text);
     if (!budget.ok()) return prefixed("--budget", budget.status());
     options.budgets.push_back(*budget);
   }
-  options.kv_types.clear();
+  options.kv_types = {options.cache.kv_type};
+  if (!kv_types_.empty()) options.kv_types.clear();
   for (const std::string& text : kv_types_) {
     CacheOptions cache;
     const Status status = SetOption(*FindOption("kv_type"), text, &cache);

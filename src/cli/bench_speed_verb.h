@@ -29,8 +29,9 @@ class BenchSpeedVerb {
   std::vector<uint32_t> batches_ = {1};
   std::vector<uint32_t> prefills_ = {512, 2048, 8192};
   uint32_t gen_tokens_ = 128;
-  std::vector<std::string> budgets_ = {"full", "25%"};
-  std::vector<std::string> kv_types_ = {"f16"};
+  // Empty: the configuration's, or full and 25%.
+  std::vector<std::string> budgets_;
+  std::vector<std::string> kv_types_;  // empty: the configuration's
   bool shared_prompt_ = false;
   bool teacher_forced_ = false;
   bool json_ = false;

@@ -12,6 +12,7 @@
 #include "cli/chat_verb.h"
 #include "cli/config_verb.h"
 #include "cli/demo_verb.h"
+#include "cli/eval_verb.h"
 #include "cli/help_formatter.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
@@ -60,12 +61,14 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
   ChatVerb chat;
   DemoVerb demo;
   BenchVerb bench;
+  EvalVerb eval;
   TraceVerb trace;
   ConfigVerb config;
   run.AddTo(app);
   chat.AddTo(app);
   demo.AddTo(app);
   bench.AddTo(app);
+  eval.AddTo(app);
   trace.AddTo(app);
   config.AddTo(app);
   RefuseValuesOfFlags(app);
@@ -90,6 +93,7 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
     if (app.got_subcommand("chat")) return chat.Run(out, interrupt);
     if (app.got_subcommand("demo")) return demo.Run(out, interrupt);
     if (app.got_subcommand("bench")) return bench.Run(out, interrupt);
+    if (app.got_subcommand("eval")) return eval.Run(out, interrupt);
     if (app.got_subcommand("trace")) return trace.Run(out, interrupt);
     return config.Run(out);
   };

@@ -18,7 +18,8 @@ void DemoVerb::AddTo(CLI::App& app) {
       "demo", "Show on one text what a KV budget costs and saves");
   model_.AddTo(*verb, ModelArguments::Offer::kThreads);
   verb->add_option("--budget", budget_,
-                   "Budget of every row but the first [25%]: " +
+                   "Budget of every row but the first [the configuration's, "
+                   "else 25%]: " +
                        std::string(kBudgetForms))
       ->type_name("SIZE");
   AddList(*verb, "--policies", &policies_,
@@ -48,14 +49,16 @@ void DemoVerb::AddTo(CLI::App& app) {
 Result<DemoOptions> DemoVerb::ReadOptions() const {
   auto configuration = config_.Load();
   if (!configuration.ok()) return configuration.status();
-  const auto budget = ParseBudget(budget_);
-  if (!budget.ok()) {
-    return InvalidArgument("--budget: " +
-                           std::string(budget.status().message()));
-  }
   DemoOptions options = source_table_ ? SourceTableOptions() : DemoOptions();
   options.cache = configuration->cache();
-  options.cache.budget = *budget;
+  if (budget_ || !configuration->IsSet("budget")) {
+    const auto budget = ParseBudget(budget_.value_or("25%"));
+    if (!budget.ok()) {
+      return InvalidArgument("--budget: " +
+                             std::string(budget.status().message()));
+    }
+    options.cache.budget = *budget;
+  }
   if (context_tokens_) options.context_tokens = *context_tokens_;
   if (!policies_.empty()) options.policies.clear();
   for (const std::string& name : policies_) {

@@ -25,7 +25,7 @@ class DemoVerb {
 
   ModelArguments model_;
   ConfigArguments config_;
-  std::string budget_ = "25%";
+  std::optional<std::string> budget_;  // else the configuration's, else 25%
   std::vector<std::string> policies_;  // empty: those of DemoOptions
   std::optional<uint32_t> context_tokens_;
   std::optional<std::string> text_file_;

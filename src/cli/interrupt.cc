@@ -55,12 +55,14 @@ Interrupt::Interrupt() {
   at_once = true;
   at_terminal = isatty(STDERR_FILENO) == 1;
   Install(SIGINT, OnSignal);
+  Install(SIGTERM, OnSignal);
   Install(SIGPIPE, SIG_IGN);
   Install(SIGXFSZ, SIG_IGN);
 }
 
 Interrupt::~Interrupt() {
   Install(SIGINT, SIG_DFL);
+  Install(SIGTERM, SIG_DFL);
   Install(SIGPIPE, SIG_DFL);
   Install(SIGXFSZ, SIG_DFL);
   DropLastWords();

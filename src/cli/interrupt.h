@@ -1,4 +1,5 @@
-// Ctrl-C, as the verbs see it. One instance per process at a time, because
+// Ctrl-C, as the verbs see it; SIGTERM, with which a time limit ends a process,
+// is the same to them. One instance per process at a time, because
 // signal handlers are.
 //
 // Thread rule: Requested() from any thread.
@@ -13,8 +14,8 @@ class Interrupt {
   // What stderr says when Ctrl-C ends the process.
   static constexpr char kMessage[] = "interrupted; nothing was finished";
 
-  // Takes over SIGINT until destroyed, and ignores SIGPIPE, so that a closed
-  // pipe is an error of write() and not the end of the process.
+  // Takes over SIGINT and SIGTERM until destroyed, and ignores SIGPIPE, so that
+  // a closed pipe is an error of write() and not the end of the process.
   Interrupt();
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;

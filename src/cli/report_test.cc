@@ -115,6 +115,7 @@ DemoReport SomeReport() {
   DemoReport report;
   report.context_tokens = 4096;
   report.forced_tokens = 256;
+  report.weight_bytes = 96 * kMiB;
   for (PolicyName policy :
        {PolicyName::kFull, PolicyName::kLru, PolicyName::kLookahead}) {
     DemoRow row;
@@ -152,8 +153,11 @@ TEST(DemoReportTest, TheTableHasARowPerPolicyAndTheReadingItsFigures) {
       << text;
   std::string flat = text;
   std::replace(flat.begin(), flat.end(), '\n', ' ');
-  EXPECT_NE(flat.find("lookahead decodes 1.50 times as fast as full"),
+  EXPECT_NE(flat.find("lookahead decoded 1.50 times as fast as full."),
             std::string::npos);
+  EXPECT_NE(flat.find("with the weights 1.60 times fewer bytes"),
+            std::string::npos)
+      << flat;
   EXPECT_NE(flat.find("0.02 nats from those of full, lru's 0.04"),
             std::string::npos);
   EXPECT_NE(flat.find("rounding alone: 0.0004"), std::string::npos);

@@ -15,6 +15,8 @@ namespace {
 
 using nlohmann::json;
 
+using Words = std::vector<std::string>;
+
 std::vector<std::string> WithModel(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin() + 1, {"-m", TestModelPath()});
   return arguments;
@@ -44,6 +46,72 @@ TEST(DemoTest, RowsAreTheFullCacheAndThePoliciesAskedFor) {
   EXPECT_EQ(document["rows"][1]["policy"], "fifo");
   EXPECT_EQ(document["rows"][2]["policy"], "random");
   EXPECT_EQ(document["context_tokens"], 480);
+}
+
+TEST(BenchSpeedTest, TheConfigurationSaysWhatIsMeasured) {
+  const ChildResult result =
+      RunLkv({"bench", "speed", "-m", TestModelPath(), "--depth", "8", "--gen",
+              "2", "--prefill", "0", "--set", "kv_type=int8", "--set",
+              "budget=full", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto rows = json::parse(result.out)["rows"];
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]["kv_type"], "int8");
+  EXPECT_EQ(rows[0]["budget"], "full");
+  EXPECT_GT(rows[0]["read_bytes_per_step"], 90'000'000);
+  EXPECT_GT(rows[0]["ratio_to_stream"], 0);
+}
+
+TEST(EvalTest, RowsHoldEveryFieldOfTheInterface) {
+  const auto document = RunJson(
+      {"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--windows", "2", "--context",
+       "400", "--forced", "8", "--budget", "75%", "--policies",
+       "streaming,random,lookahead", "--set", "recent_tokens=32"});
+  EXPECT_EQ(document["windows"].size(), 2u);
+  EXPECT_LT(document["noise_floor"]["kl_mean"], 0.01);
+  const auto& rows = document["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  for (const auto& row : rows) {
+    EXPECT_EQ(row["budget"], 0.75);
+    EXPECT_GT(row["fidelity"]["kl_mean"], 0);
+    EXPECT_EQ(row["fidelity"]["ci95"].size(), 2u);
+    EXPECT_EQ(row["kl_by_window"].size(), 2u);
+    EXPECT_NE(row["best_baseline"], row["policy"]);
+    EXPECT_NE(row["best_baseline"], "lookahead");
+  }
+}
+
+TEST(EvalTest, AContextReadWithinTheBudgetIsCutWhileItIsRead) {
+  Words words = {"eval",      "-f",       LKV_SOURCE_DIR "/LICENSE",
+                 "--windows", "1",        "--context",
+                 "600",       "--forced", "4",
+                 "--budget",  "50%",      "--policies",
+                 "streaming", "--read",   "budget"};
+  const ChildResult within = RunLkv(WithModel(words));
+  EXPECT_EQ(within.exit_code, 0) << within.err;
+  EXPECT_NE(within.out.find("is read within the budget"), std::string::npos);
+  words.back() = "whole";
+  const ChildResult whole = RunLkv(WithModel(words));
+  EXPECT_NE(whole.out.find("is read whole, then cut down"), std::string::npos);
+  EXPECT_NE(whole.out, within.out);
+}
+
+TEST(EvalTest, BadInputIsNamed) {
+  for (const auto& [words, says] : std::vector<std::pair<Words, std::string>>{
+           {{"eval"}, "--file: is missing"},
+           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--context", "9000"},
+            "fewer than a window"},
+           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--read", "twice"},
+            "--read"},
+           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--budget", "full"},
+            "full is no share"},
+           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--context", "200",
+             "--policies", "best"},
+            "best"}}) {
+    const ChildResult result = RunLkv(WithModel(words));
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+  }
 }
 
 TEST(DemoTest, WhyLessIsReadThanAskedForIsSaid) {
@@ -358,12 +426,15 @@ TEST(InterruptTest, StopsInLoading) {
 }
 
 TEST(InterruptTest, AMeasurementLeavesADocument) {
-  ChildOptions options;
-  options.interrupt_at = "full cache";
-  const ChildResult result = RunLkv(WithModel({"demo", "--json"}), options);
-  EXPECT_EQ(result.exit_code, 130) << result.err;
-  ASSERT_TRUE(json::accept(result.out)) << result.out;
-  EXPECT_EQ(json::parse(result.out)["error"]["code"], "interrupted");
+  for (int signal : {SIGINT, SIGTERM}) {
+    ChildOptions options;
+    options.interrupt_at = "full cache";
+    options.interrupt_signal = signal;
+    const ChildResult result = RunLkv(WithModel({"demo", "--json"}), options);
+    EXPECT_EQ(result.exit_code, 130) << result.err;
+    ASSERT_TRUE(json::accept(result.out)) << result.out;
+    EXPECT_EQ(json::parse(result.out)["error"]["code"], "interrupted");
+  }
 }
 
 TEST(InterruptTest, StopsInPrefillAndSaysHowFarItCame) {

@@ -113,7 +113,7 @@ TEST_F(TraceVerbTest, BadInputIsNamedWithTheRightCode) {
        "full evicts nothing"},
       {{"bench", "policies", "--trace", trace, "--budget", "512"},
        2,
-       "no share of a text"},
+       "512 is no share"},
       {{"bench", "policies", "--trace", trace, "--budget", "2%"},
        2,
        "fewer than"},

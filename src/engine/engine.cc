@@ -98,6 +98,13 @@ Status Sequence::Prefill(std::span<const int32_t> tokens,
   CHECK(tokens.size() <= state_->max_tokens - state_->n_tokens);
   Engine::State& engine = *state_->engine;
   if (Status s = engine.CheckUsable(); !s.ok()) return s;
+  // It is asked within a step, when the sequence cannot be used.
+  const std::function<bool()> is_stopped = [&] {
+    state_->broken = true;
+    const bool stops = cancelled();
+    state_->broken = false;
+    return stops;
+  };
   size_t done = 0;
   while (done < tokens.size()) {
     const uint32_t wanted = static_cast<uint32_t>(tokens.size() - done);
@@ -119,7 +126,8 @@ Status Sequence::Prefill(std::span<const int32_t> tokens,
     if (last) logits = state_->logits;
     const Stopwatch step;
     Status status =
-        engine.executor->Step(batch, *engine.cache, logits, cancelled);
+        engine.executor->Step(batch, *engine.cache, logits,
+                              cancelled ? is_stopped : std::function<bool()>());
     state_->times.prefill_s += step.Seconds();
     if (!status.ok()) {
       state_->broken = true;
@@ -150,6 +158,9 @@ SequenceStats Sequence::stats() const {
 
 const StepTimes& Sequence::times() const { return state_->times; }
 
+Status Sequence::ShrinkBudget(const Budget& budget) {
+  return state_->engine->cache->ShrinkBudget(state_->id, budget);
+}
 std::vector<uint32_t> Sequence::ResidentPositions(uint32_t layer,
                                                   uint32_t kv_head) const {
   return state_->engine->cache->ResidentPositions(state_->id, layer, kv_head);

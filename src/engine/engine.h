@@ -69,6 +69,8 @@ class Sequence {
                  const std::function<bool()>& cancelled);
   // Runs one token; the logits of it are in logits() afterwards.
   Status Decode(int32_t token);
+  // From now on it keeps inside a smaller budget (KvCache::ShrinkBudget).
+  Status ShrinkBudget(const Budget& budget);
   // [vocab_size], of the newest token; zeros before the first.
   std::span<const float> logits() const;
   uint32_t n_tokens() const;

@@ -301,6 +301,7 @@ Result<DemoReport> Demo::Run() {
 
   DemoReport report;
   report.context_tokens = static_cast<uint32_t>(part_.prefill.size());
+  report.weight_bytes = engine_.weight_bytes();
   report.forced_tokens = static_cast<uint32_t>(part_.decode.size());
   report.noise_floor = runs.back()->row.fidelity;
   runs.pop_back();

@@ -59,6 +59,7 @@ struct DemoRow {
 struct DemoReport {
   uint32_t context_tokens = 0;
   uint32_t forced_tokens = 0;
+  uint64_t weight_bytes = 0;  // that every step reads
   std::vector<DemoRow> rows;  // full first
   // What another rounding of the same keys and values changes (bf16 instead of
   // f16, or the reverse): differences below it mean nothing.
@@ -76,8 +77,8 @@ struct DemoProgress {
 
 // Needs an engine with high activations for the fidelity to mean something
 // (eval/fidelity.h). A shorter text is split in the same proportion. No
-// question is asked of a model without a usable chat template, or when the whole text
-// is longer than the model was trained for. `progress` may be empty.
+// question is asked of a model without a usable chat template, or when the
+// whole text is longer than the model was trained for. `progress` may be empty.
 // kInvalidArgument, before any work: a text that is too short for the split, a
 // budget below what the policies need.
 Result<DemoReport> RunDemo(

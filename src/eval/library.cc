@@ -39,6 +39,18 @@ Reply::Stop ToStop(StopReason reason) {
   return Reply::Stop::kCancelled;
 }
 
+// True until the end of the scope.
+class SetForNow {
+ public:
+  explicit SetForNow(bool& flag) : flag_(flag) { flag_ = true; }
+  ~SetForNow() { flag_ = false; }
+  SetForNow(const SetForNow&) = delete;
+  SetForNow& operator=(const SetForNow&) = delete;
+
+ private:
+  bool& flag_;
+};
+
 double PerSecond(double n, double seconds) {
   return seconds > 0 ? n / seconds : 0;
 }
@@ -74,6 +86,15 @@ struct Session::State {
   std::vector<FedTurn> turns;
   std::vector<ChatMessage> messages;  // of a chat, replies included
   std::vector<int32_t> pending;       // drawn, but not in the cache yet
+  // A call is under way, from whose callbacks others may come.
+  bool is_busy = false;
+  // Cancelled within a prompt: the cache holds a part of it.
+  bool is_cut = false;
+  Status CheckIdle() const {
+    if (!is_busy) return Status();
+    return InvalidArgument(
+        "session: is generating; call it when Generate has returned");
+  }
 };
 
 Status Session::State::AdmitIfNone() {
@@ -126,6 +147,10 @@ Result<Reply> Session::State::Generate(std::string_view prompt,
                                        const GenerateOptions& options,
                                        const TextCallback& on_text,
                                        const CancelCallback& cancelled) {
+  if (is_cut) {
+    return InvalidArgument(
+        "session: was cancelled within a prompt; start a new one");
+  }
   if (Status s = AdmitIfNone(); !s.ok()) return s;
   if (Status s =
           CheckTextLength(engine->tokenizer(), prompt, sequence->max_tokens());
@@ -149,7 +174,8 @@ Result<Reply> Session::State::Generate(std::string_view prompt,
   if (!generation.ok()) return generation.status();
 
   const size_t n_fed = sequence->n_tokens() - n_before;
-  if (n_fed >= feed.size()) {  // else cancelled within the prompt
+  is_cut = n_fed < feed.size();
+  if (!is_cut) {
     const std::span<const int32_t> drawn(generation->tokens);
     const auto decoded = drawn.first(n_fed - feed.size());
     const auto not_fed = drawn.subspan(decoded.size());
@@ -181,6 +207,8 @@ Result<Reply> Session::Generate(std::string_view prompt,
                                 const TextCallback& on_text,
                                 const CancelCallback& cancelled) {
   CHECK(state_ != nullptr && "a session that was moved from");
+  if (Status s = state_->CheckIdle(); !s.ok()) return s;
+  const SetForNow busy(state_->is_busy);
   return CatchRefusedMemory("session", [&] {
     return state_->Generate(prompt, options, on_text, cancelled);
   });
@@ -189,6 +217,7 @@ Result<Reply> Session::Generate(std::string_view prompt,
 Result<Session> Session::Fork() {
   CHECK(state_ != nullptr && "a session that was moved from");
   return CatchRefusedMemory("session", [&]() -> Result<Session> {
+    if (Status s = state_->CheckIdle(); !s.ok()) return s;
     if (Status s = state_->AdmitIfNone(); !s.ok()) return s;
     Result<std::unique_ptr<Sequence>> sequence =
         state_->engine->Fork(*state_->sequence);

@@ -196,6 +196,43 @@ TEST(LibraryTest, SessionCancelledInAPromptTakesNoMore) {
       StatusCode::kInvalidArgument);
 }
 
+TEST(LibraryTest, AChatCancelledInItsFirstMessageTakesNoMore) {
+  Session session = NewSession(200);
+  GenerateOptions chat;
+  chat.form = PromptForm::kChat;
+  chat.max_new_tokens = 8;
+  ASSERT_TRUE(session.Generate("Hello", chat, {}, [] { return true; }).ok());
+  EXPECT_EQ(session.Generate("Hello", chat, {}, {}).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+// Within a step the cache holds half of it; between the tokens of a reply the
+// session has not noted it yet.
+TEST(LibraryTest, FromItsOwnCallbacksASessionCanNotBeUsed) {
+  Session session = NewSession(200);
+  int n_asked = 0;
+  const auto expect_busy = [&] {
+    ++n_asked;
+    EXPECT_EQ(session.Fork().status().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(session.Generate("and", {}, {}, {}).status().code(),
+              StatusCode::kInvalidArgument);
+  };
+  Result<Reply> reply = session.Generate(
+      "Once upon a time", {.max_new_tokens = 4, .ignore_eos = true},
+      [&](std::string_view) {
+        expect_busy();
+        return true;
+      },
+      [&] {
+        expect_busy();
+        return false;
+      });
+  ASSERT_TRUE(reply.ok()) << reply.status().message();
+  EXPECT_EQ(reply->generated_tokens, 4u);
+  EXPECT_GT(n_asked, 8);
+  EXPECT_TRUE(session.Fork().ok()) << "afterwards it can";
+}
+
 TEST(LibraryDeathTest, UseOfWhatWasMovedFromStopsWithItsName) {
   Session session = NewSession(64);
   Session moved = std::move(session);

@@ -276,6 +276,19 @@ TEST(SpeedTest, ARowThatCannotBeIsRefusedBeforeTheOthersAreMeasured) {
   EXPECT_EQ(n_seen, 0u);
 }
 
+TEST(SpeedTest, ABatchThatDoesNotFitIsRefusedBeforeItsPromptsAreRead) {
+  SpeedOptions options;
+  options.depths = {8000};
+  options.batches = {1, 4096};  // 700 GiB of keys and values
+  options.gen_tokens = 4;
+  options.prefill_tokens = {48};
+  uint32_t n_seen = 0;
+  Result<std::vector<SpeedRow>> rows = MeasureSpeed(
+      SharedEngine(), options, [&](const SpeedRow&) { ++n_seen; }, {});
+  EXPECT_EQ(rows.status().code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(n_seen, 0u);
+}
+
 TEST(SpeedTest, GivenTextIsRepeatedAsNeeded) {
   SpeedOptions options;
   options.depths = {32};

@@ -49,8 +49,17 @@ struct SpeedRow {
   StepPercentiles step_cpu;      // kDecode: of all threads together
   double policy_share = 0;       // kDecode: of the step, evicting and scoring
   uint64_t resident_bytes = 0;   // of one sequence at the end
-  double stream_gb_s = 0;        // a plain read with the same threads, just
-                                 // before the row
+  // kDecode: weights once, and the cache of every sequence, in the last step.
+  uint64_t read_bytes_per_step = 0;
+  // A plain read with the same threads, just before the row.
+  double stream_gb_s = 0;
+
+  // kDecode: how fast a step reads, as a share of the plain read.
+  double ShareOfStream() const {
+    const double steps_per_second = tokens_per_second / batch;
+    return static_cast<double>(read_bytes_per_step) * steps_per_second * 1e-9 /
+           stream_gb_s;
+  }
 };
 
 // Needs an engine opened with allow_beyond_trained when depth plus gen_tokens

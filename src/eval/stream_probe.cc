@@ -1,5 +1,7 @@
 #include "eval/stream_probe.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/stopwatch.h"
@@ -42,9 +44,14 @@ StreamProbe::StreamProbe(ThreadTeam& team) : team_(team), buffer_(kProbeBytes) {
 }
 
 double StreamProbe::MeasureGigabytesPerSecond() {
-  const Stopwatch read;
-  StreamRead(team_, buffer_.data(), buffer_.size());
-  return static_cast<double>(kProbeBytes) / read.Seconds() * 1e-9;
+  std::array<double, 3> seconds;
+  for (double& s : seconds) {
+    const Stopwatch read;
+    StreamRead(team_, buffer_.data(), buffer_.size());
+    s = read.Seconds();
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return static_cast<double>(kProbeBytes) / seconds[1] * 1e-9;
 }
 
 }  // namespace lkv

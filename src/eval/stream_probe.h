@@ -19,7 +19,8 @@ class StreamProbe {
   // Holds 256 MiB, well above the last-level caches of today's machines.
   explicit StreamProbe(ThreadTeam& team);
 
-  // Reads the buffer once with all threads; 10^9 bytes per second. About 10 ms.
+  // Reads the buffer three times with all threads; the median, in 10^9 bytes
+  // per second. About 30 ms.
   double MeasureGigabytesPerSecond();
 
  private:

@@ -116,7 +116,7 @@ TEST(GgufFileTest, TheFingerprintTellsModelsApart) {
   other_values.seed = options.seed + 1;
   EXPECT_NE(fingerprint(other_values), one);
   RandomModelOptions other_metadata = options;
-  other_metadata.rope_base = 2 * options.rope_base;
+  other_metadata.rope_frequency_base = 2 * options.rope_frequency_base;
   EXPECT_NE(fingerprint(other_metadata), one);
 }
 

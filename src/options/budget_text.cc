@@ -126,6 +126,16 @@ Result<Budget> ParseBudget(std::string_view text) {
   return budget;
 }
 
+Result<double> ParseShare(std::string_view text) {
+  const Result<Budget> budget = ParseBudget(text);
+  if (!budget.ok()) return budget.status();
+  if (budget->kind != Budget::Kind::kShare) {
+    return InvalidArgument(std::string(text) +
+                           " is no share; give one such as 25%");
+  }
+  return budget->share;
+}
+
 std::string FormatBudget(const Budget& budget) {
   switch (budget.kind) {
     case Budget::Kind::kFull:

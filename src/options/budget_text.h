@@ -18,6 +18,9 @@ inline constexpr std::string_view kBudgetForms =
 // signs. kInvalidArgument otherwise, without a place: the caller knows it.
 Result<Budget> ParseBudget(std::string_view text);
 
+// Accepts the shares alone: 0.25 for "25%".
+Result<double> ParseShare(std::string_view text);
+
 // The inverse: the shortest text that ParseBudget reads back as `budget`; of a
 // share, to 15 digits.
 std::string FormatBudget(const Budget& budget);

@@ -89,5 +89,13 @@ TEST(FormatBudgetTest, EveryShareReadsBackToFourteenDigits) {
   }
 }
 
+TEST(ParseShareTest, TakesSharesAlone) {
+  EXPECT_EQ(*ParseShare("6.25%"), 0.0625);
+  for (const char* text : {"full", "2048", "1MiB", "0%", "much"}) {
+    EXPECT_EQ(ParseShare(text).status().code(), StatusCode::kInvalidArgument)
+        << text;
+  }
+}
+
 }  // namespace
 }  // namespace lkv

@@ -175,6 +175,10 @@ Status Configuration::CheckTogether() const {
   return check("min_window", "max_window", min, max);
 }
 
+bool Configuration::IsSet(std::string_view name) const {
+  return Find(name).origin != "default";
+}
+
 EffectiveValue& Configuration::Find(std::string_view name) {
   const auto at =
       std::find_if(values_.begin(), values_.end(),

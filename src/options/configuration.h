@@ -47,6 +47,8 @@ class Configuration {
 
   // What the cache works with: `enabled: false` has become the full cache.
   const CacheOptions& cache() const { return cache_; }
+  // Whether anybody set the key: it does not have its default.
+  bool IsSet(std::string_view name) const;
   // All keys, in the order of OptionTable().
   const std::vector<EffectiveValue>& values() const { return values_; }
   // What was ignored, a line each.

@@ -39,8 +39,9 @@ void WindowController::CheckLimits() const {
         limits.max_tokens <= options_.budget_tokens);
 }
 
-void WindowController::Grow(const WindowLimits& limits, uint32_t budget_tokens,
-                            uint32_t switch_tokens) {
+void WindowController::SetLimits(const WindowLimits& limits,
+                                 uint32_t budget_tokens,
+                                 uint32_t switch_tokens) {
   const bool at_max = window_tokens_ == options_.limits.max_tokens;
   options_.limits = limits;
   options_.budget_tokens = budget_tokens;

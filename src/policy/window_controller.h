@@ -56,11 +56,11 @@ class WindowController {
   // of n tokens counts as n steps of dwelling.
   void Update(double change, uint32_t n_tokens);
 
-  // The expected text has grown: new limits, budget and hybrid switch; the
-  // other options stay. A window at its maximum stays there. The hybrid
-  // strategy freezes anew, at once where the switch lies behind.
-  void Grow(const WindowLimits& limits, uint32_t budget_tokens,
-            uint32_t switch_tokens);
+  // The expected text or the budget has changed: new limits, budget and hybrid
+  // switch; the other options stay. A window at its maximum stays there. The
+  // hybrid strategy freezes anew, at once where the switch lies behind.
+  void SetLimits(const WindowLimits& limits, uint32_t budget_tokens,
+                 uint32_t switch_tokens);
 
   // Tokens wanted resident: the budget during warm-up, then within [min, max];
   // a multiple of the page size unless a limit is not.

@@ -163,13 +163,13 @@ WindowLimits Limits(uint32_t base, uint32_t min, uint32_t max) {
 
 TEST(WindowControllerTest, AWindowAtItsMaximumGrowsWithIt) {
   WindowController controller(Dynamic());
-  controller.Grow(Limits(1024, 256, 6000), 8000, 0);
+  controller.SetLimits(Limits(1024, 256, 6000), 8000, 0);
   EXPECT_EQ(controller.window_tokens(), 6000u);
 
   WindowController::Options warming_up = Dynamic();
   warming_up.warmup_tokens = 100;
   WindowController other(warming_up);
-  other.Grow(Limits(1024, 256, 6000), 8000, 0);
+  other.SetLimits(Limits(1024, 256, 6000), 8000, 0);
   EXPECT_EQ(other.window_tokens(), 8000u);
   other.Update(0, 100);
   EXPECT_EQ(other.window_tokens(), 6000u);
@@ -179,9 +179,9 @@ TEST(WindowControllerTest, AWindowThatHasShrunkStaysUnlessItsMinimumGrows) {
   WindowController controller(Dynamic());
   controller.Update(0, kLate);
   ASSERT_EQ(controller.window_tokens(), 480u);
-  controller.Grow(Limits(1024, 256, 6000), 8000, 0);
+  controller.SetLimits(Limits(1024, 256, 6000), 8000, 0);
   EXPECT_EQ(controller.window_tokens(), 480u);
-  controller.Grow(Limits(1024, 640, 6000), 8000, 0);
+  controller.SetLimits(Limits(1024, 640, 6000), 8000, 0);
   EXPECT_EQ(controller.window_tokens(), 640u);
 }
 
@@ -192,7 +192,7 @@ TEST(WindowControllerTest, HybridMovesAgainUntilHalfOfTheLongerText) {
   WindowController controller(options);
   controller.Update(0, kLate);
   ASSERT_EQ(controller.rule(), EvictionRule::kScoreThreshold);
-  controller.Grow(options.limits, options.budget_tokens, kLate + 100);
+  controller.SetLimits(options.limits, options.budget_tokens, kLate + 100);
   EXPECT_EQ(controller.rule(), EvictionRule::kSizeAware);
   controller.Update(0.3, kLate + 50);
   EXPECT_EQ(controller.window_tokens(), 4000u);

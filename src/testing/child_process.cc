@@ -36,16 +36,17 @@ std::string ReadAll(int fd) {
   return text;
 }
 
-// Reads a terminal's output, and signals the child when it shows `at`.
-std::string WatchTerminal(int fd, const std::string& at, pid_t child) {
+// Reads a terminal's output, and signals the child when it shows what `options`
+// wait for.
+std::string WatchTerminal(int fd, const ChildOptions& options, pid_t child) {
   std::string text;
   std::array<char, 4096> block;
   ssize_t n = 0;
   bool sent = false;
   while ((n = read(fd, block.data(), block.size())) > 0) {
     text.append(block.data(), static_cast<size_t>(n));
-    if (!sent && text.find(at) != std::string::npos) {
-      kill(child, SIGINT);
+    if (!sent && text.find(options.interrupt_at) != std::string::npos) {
+      kill(child, options.interrupt_signal);
       sent = true;
     }
   }
@@ -149,7 +150,7 @@ ChildResult RunLkv(const std::vector<std::string>& arguments,
     if (!options.close_stdout) result.out = ReadAll(out.ends[0]);
   });
   if (watch) {
-    result.err = WatchTerminal(terminal, options.interrupt_at, child);
+    result.err = WatchTerminal(terminal, options, child);
     close(err.ends[0]);
   } else {
     result.err = ReadAll(err.ends[0]);

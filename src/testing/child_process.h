@@ -2,6 +2,8 @@
 // defines LKV_BINARY, the path of the program.
 #pragma once
 
+#include <signal.h>
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -24,8 +26,9 @@ struct ChildOptions {
   bool may_fill_files = true;        // false: as of ulimit -f 0
   bool one_core = false;             // it may use but one core
   bool deny_huge_pages = false;      // as on a kernel without them
-  // stderr is a terminal; as soon as it shows this text, SIGINT is sent.
+  // stderr is a terminal; as soon as it shows this text, the signal is sent.
   std::string interrupt_at;
+  int interrupt_signal = SIGINT;
 };
 
 // All LKV_ variables of this process are hidden from the child.

@@ -1,10 +1,8 @@
 #include "trace/policy_comparison.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
-#include <random>
 #include <utility>
 
 #include "options/option_table.h"
@@ -16,9 +14,6 @@ constexpr std::string_view kOracleStep = "oracle_step";
 constexpr std::string_view kOracleHorizon = "oracle_horizon";
 constexpr std::string_view kOracleFuture = "oracle_future";
 constexpr std::string_view kRandom = "random";
-
-// Enough for the second digit of a 95 % interval.
-constexpr uint32_t kResamples = 2000;
 
 Contestant MakePolicyContestant(const CacheOptions& options,
                                 std::string_view name,
@@ -69,35 +64,6 @@ Status CheckBudget(double budget, const TraceReader& trace,
 double Regret(double hit, double oracle, double random) {
   return oracle > random ? (oracle - hit) / (oracle - random) : 0;
 }
-
-// Texts drawn with replacement, the same draws for everybody: what differs
-// between policies is then compared on the same texts.
-class Resamples {
- public:
-  explicit Resamples(size_t n_texts) {
-    std::mt19937_64 random(1);
-    for (std::vector<size_t>& draw : draws_) {
-      for (size_t i = 0; i < n_texts; ++i) draw.push_back(random() % n_texts);
-    }
-  }
-
-  // 95 % interval of a statistic of the texts drawn.
-  template <typename Statistic>
-  Interval Ci95(const Statistic& statistic) const {
-    std::vector<double> values;
-    for (const std::vector<size_t>& draw : draws_) {
-      values.push_back(statistic(draw));
-    }
-    std::sort(values.begin(), values.end());
-    const auto at = [&](double share) {
-      return values[static_cast<size_t>(share * (kResamples - 1))];
-    };
-    return {at(0.025), at(0.975)};
-  }
-
- private:
-  std::array<std::vector<size_t>, kResamples> draws_;
-};
 
 double MassHit(const std::vector<ReplaySums>& texts,
                const std::vector<size_t>& draw) {

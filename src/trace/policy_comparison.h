@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bootstrap.h"
 #include "base/thread_team.h"
 #include "kernels/kernel_table.h"
 #include "lookaheadkv/options.h"
@@ -35,11 +36,6 @@ Result<Contestant> FindContestant(std::string_view name,
 
 // All that FindContestant knows, the oracles last.
 std::vector<std::string> ContestantNames();
-
-struct Interval {
-  double low = 0;
-  double high = 0;
-};
 
 struct ComparisonRow {
   std::string policy;

@@ -1,0 +1,204 @@
+#include "cli/eval_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "base/bootstrap.h"
+#include "cli/number_text.h"
+#include "cli/text_table.h"
+
+namespace lkv::cli {
+namespace {
+
+using Align = TextTable::Align;
+using Windows = std::vector<Fidelity>;
+
+// The mean of a field over the windows drawn.
+double MeanOver(const Windows& windows, double Fidelity::*field,
+                const std::vector<size_t>& draw) {
+  double sum = 0;
+  for (size_t i : draw) sum += windows[i].*field;
+  return sum / static_cast<double>(draw.size());
+}
+
+// One row's means over all windows, and its KL against the best other row's.
+struct Figures {
+  double kl_mean = 0;
+  double kl_mean_sure = 0;
+  double kl_p99 = 0;
+  double top1_agreement = 0;
+  double top5_overlap = 0;
+  double perplexity_ratio = 0;  // geometric
+  std::optional<Interval> kl_ci95, top1_ci95;
+};
+
+class Statistics {
+ public:
+  explicit Statistics(size_t n_windows)
+      : all_(n_windows), resamples_(n_windows) {
+    std::iota(all_.begin(), all_.end(), size_t{0});
+  }
+
+  Figures Of(const Windows& windows) const {
+    Figures figures;
+    const auto mean = [&](double Fidelity::*field) {
+      return MeanOver(windows, field, all_);
+    };
+    figures.kl_mean = mean(&Fidelity::kl_mean);
+    figures.kl_mean_sure = mean(&Fidelity::kl_mean_sure);
+    figures.kl_p99 = mean(&Fidelity::kl_p99);
+    figures.top1_agreement = mean(&Fidelity::top1_agreement);
+    figures.top5_overlap = mean(&Fidelity::top5_overlap);
+    double log_ratio = 0;
+    for (const Fidelity& window : windows) {
+      log_ratio += std::log(window.perplexity_ratio);
+    }
+    figures.perplexity_ratio =
+        std::exp(log_ratio / static_cast<double>(windows.size()));
+    if (windows.size() < 2) return figures;
+    const auto ci95 = [&](double Fidelity::*field) {
+      return resamples_.Ci95([&](const std::vector<size_t>& draw) {
+        return MeanOver(windows, field, draw);
+      });
+    };
+    figures.kl_ci95 = ci95(&Fidelity::kl_mean);
+    figures.top1_ci95 = ci95(&Fidelity::top1_agreement);
+    return figures;
+  }
+
+  double KlRatio(const Windows& windows, const Windows& other) const {
+    return Ratio(windows, other, all_);
+  }
+  // On the same windows each time; none of one window.
+  std::optional<Interval> KlRatioCi95(const Windows& windows,
+                                      const Windows& other) const {
+    if (windows.size() < 2) return std::nullopt;
+    return resamples_.Ci95([&](const std::vector<size_t>& draw) {
+      return Ratio(windows, other, draw);
+    });
+  }
+
+ private:
+  static double Ratio(const Windows& windows, const Windows& other,
+                      const std::vector<size_t>& draw) {
+    const double whole = MeanOver(other, &Fidelity::kl_mean, draw);
+    return whole > 0 ? MeanOver(windows, &Fidelity::kl_mean, draw) / whole : 0;
+  }
+
+  std::vector<size_t> all_;
+  Resamples resamples_;
+};
+
+// The baseline of the least KL at the row's budget: all policies but ours, the
+// row itself left out. nullptr when there is none.
+const ClosedLoopRow* BestBaseline(const ClosedLoopReport& report,
+                                  const ClosedLoopRow& row,
+                                  const Statistics& statistics) {
+  const ClosedLoopRow* best = nullptr;
+  double best_kl = 0;
+  for (const ClosedLoopRow& other : report.rows) {
+    if (&other == &row || other.budget != row.budget) continue;
+    if (other.policy == "lookahead") continue;
+    const double kl = statistics.Of(other.windows).kl_mean;
+    if (best == nullptr || kl < best_kl) {
+      best = &other;
+      best_kl = kl;
+    }
+  }
+  return best;
+}
+
+Json IntervalAsJson(const std::optional<Interval>& interval) {
+  if (!interval) return Json();
+  return {interval->low, interval->high};
+}
+
+Json FiguresAsJson(const Figures& figures) {
+  return {{"kl_mean", figures.kl_mean},
+          {"kl_mean_sure", figures.kl_mean_sure},
+          {"kl_p99", figures.kl_p99},
+          {"top1_agreement", figures.top1_agreement},
+          {"top5_overlap", figures.top5_overlap},
+          {"ppl_ratio", figures.perplexity_ratio},
+          {"ci95", IntervalAsJson(figures.kl_ci95)},
+          {"top1_ci95", IntervalAsJson(figures.top1_ci95)}};
+}
+
+std::string RangeText(const std::optional<Interval>& interval) {
+  if (!interval) return "-";
+  return FormatSignificant(interval->low) + " to " +
+         FormatSignificant(interval->high);
+}
+
+}  // namespace
+
+Json EvalAsJson(const ClosedLoopReport& report) {
+  const Statistics statistics(report.window_names.size());
+  Json rows = Json::array();
+  for (const ClosedLoopRow& row : report.rows) {
+    Json json = {{"policy", row.policy},
+                 {"budget", row.budget},
+                 {"fidelity", FiguresAsJson(statistics.Of(row.windows))}};
+    Json windows = Json::array();
+    for (const Fidelity& window : row.windows)
+      windows.push_back(window.kl_mean);
+    json["kl_by_window"] = std::move(windows);
+    const ClosedLoopRow* best = BestBaseline(report, row, statistics);
+    json["best_baseline"] = best == nullptr ? Json() : Json(best->policy);
+    json["kl_to_best"] =
+        best == nullptr ? Json()
+                        : Json(statistics.KlRatio(row.windows, best->windows));
+    json["kl_to_best_ci95"] = best == nullptr
+                                  ? Json()
+                                  : IntervalAsJson(statistics.KlRatioCi95(
+                                        row.windows, best->windows));
+    rows.push_back(std::move(json));
+  }
+  return {{"windows", report.window_names},
+          {"noise_floor", FiguresAsJson(statistics.Of(report.noise_floor))},
+          {"rows", std::move(rows)}};
+}
+
+std::string EvalAsText(const ClosedLoopReport& report,
+                       const ClosedLoopOptions& options) {
+  const Statistics statistics(report.window_names.size());
+  std::string out =
+      FormatCount(report.window_names.size(), "window") + " of " +
+      FormatCount(options.context_tokens) + " and " +
+      FormatCount(options.forced_tokens) + " tokens; the context is read " +
+      (options.reading == ContextReading::kWhole ? "whole, then cut down"
+                                                 : "within the budget") +
+      "\n\n";
+  TextTable table({{"budget", Align::kRight},
+                   {"policy"},
+                   {"KL", Align::kRight},
+                   {"95 %", Align::kRight},
+                   {"top-1", Align::kRight},
+                   {"perplexity", Align::kRight},
+                   {"KL to best other", Align::kRight},
+                   {"95 %", Align::kRight}});
+  for (const ClosedLoopRow& row : report.rows) {
+    const Figures figures = statistics.Of(row.windows);
+    const ClosedLoopRow* best = BestBaseline(report, row, statistics);
+    table.AddRow(
+        {FormatPercent(row.budget), row.policy,
+         FormatSignificant(figures.kl_mean), RangeText(figures.kl_ci95),
+         FormatPercent(figures.top1_agreement),
+         FormatFixed(figures.perplexity_ratio, 3) + "x",
+         best == nullptr
+             ? "-"
+             : FormatFixed(statistics.KlRatio(row.windows, best->windows), 2),
+         best == nullptr
+             ? "-"
+             : RangeText(statistics.KlRatioCi95(row.windows, best->windows))});
+  }
+  out += table.Print(TextTable::kNoWrap);
+  out += "\nNoise floor (another 16-bit type, nothing evicted): KL " +
+         FormatSignificant(statistics.Of(report.noise_floor).kl_mean) + "\n";
+  return out;
+}
+
+}  // namespace lkv::cli

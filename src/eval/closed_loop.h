@@ -1,0 +1,69 @@
+// The closed loop: what budgets and policies change in the predictions, on
+// windows of given texts.
+//
+// A window is a context, read as a prompt, and forced tokens that follow it in
+// the text, fed one by one. The predictions behind these are compared with
+// those of the full cache on the same window (eval/fidelity.h), so that
+// policies can be compared window by window: windows differ from each other
+// more than policies do.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "eval/fidelity.h"
+#include "lookaheadkv/options.h"
+#include "lookaheadkv/status.h"
+
+namespace lkv {
+
+// When the context is cut down to the budget.
+enum class ContextReading {
+  kWithinBudget,  // while it is read, as the budget demands
+  kWhole,         // once it has been read whole: more memory, later tokens of
+                  // it are computed from all earlier ones
+};
+
+struct ClosedLoopText {
+  std::string name;
+  std::vector<int32_t> tokens;
+};
+
+struct ClosedLoopOptions {
+  std::vector<std::string> policies;
+  std::vector<double> budgets;  // shares of a window's tokens
+  uint32_t context_tokens = 3072;
+  uint32_t forced_tokens = 256;
+  uint32_t windows_per_text = 5;  // evenly over the text; they may overlap
+  ContextReading reading = ContextReading::kWhole;
+  CacheOptions cache;  // policy and budget are replaced
+};
+
+// One policy at one budget.
+struct ClosedLoopRow {
+  std::string policy;
+  double budget = 0;
+  std::vector<Fidelity> windows;  // by text, then place
+};
+
+struct ClosedLoopReport {
+  std::vector<std::string> window_names;  // "novel.txt at 1,024"
+  std::vector<ClosedLoopRow> rows;        // by budget, then policy
+  // The full cache with another 16-bit type: differences below it mean nothing.
+  std::vector<Fidelity> noise_floor;
+};
+
+// Needs an engine with high activations. `progress` (may be empty) is told runs
+// done and all. kInvalidArgument: an unknown policy, a text too short for a
+// window, a budget below what the policies need.
+Result<ClosedLoopReport> RunClosedLoop(
+    Engine& engine, std::span<const ClosedLoopText> texts,
+    const ClosedLoopOptions& options,
+    const std::function<void(uint64_t, uint64_t)>& progress,
+    const std::function<bool()>& cancelled);
+
+}  // namespace lkv
