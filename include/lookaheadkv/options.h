@@ -47,6 +47,7 @@ enum class KvTypeName { kF16, kBF16, kInt8 };
 enum class LaneSpreadMode {
   kEqual,  // every lane may hold the same number of pages
   kMass,   // in proportion to the lane's contestable attention mass
+  kScore,  // as many as it has of the tokens with the highest scores
 };
 
 // Precision of the activations that meet quantised weights, and of attention in

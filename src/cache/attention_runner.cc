@@ -14,12 +14,15 @@ namespace {
 struct NewTokens {
   uint32_t first_pos;
   uint32_t end_pos;
+  bool all_observed;
 
-  explicit NewTokens(const StepPart& part)
-      : first_pos(part.first_pos), end_pos(first_pos + part.n_tokens) {}
+  NewTokens(const StepPart& part, const AttentionObserver* observer)
+      : first_pos(part.first_pos),
+        end_pos(first_pos + part.n_tokens),
+        all_observed(observer != nullptr && observer->WatchesAll()) {}
 
   bool IsObserved(uint32_t token) const {
-    return lkv::IsObserved(first_pos + token, end_pos);
+    return all_observed || lkv::IsObserved(first_pos + token, end_pos);
   }
   // Tokens since the observed one before `token`; the last token of the step
   // before was observed.
@@ -283,7 +286,7 @@ void AttentionRunner::MergeRuns(Member& mine, const LaneRun& item,
 void AttentionRunner::AttendPrefill(TeamMember& me, const StepPart& part,
                                     const Call& call) {
   Member& mine = MemberOf(me);
-  const NewTokens tokens(part);
+  const NewTokens tokens(part, call.observer);
   const bool observes = call.Observes(part);
   for (QueryRange wave; wave.end < part.n_tokens;) {
     wave = observes ? tokens.NextWave(wave.end, kWaveRows)
@@ -329,7 +332,7 @@ void AttentionRunner::PrefillBlock(Member& mine, const StepPart& part,
   ScaleQueries(call.q.data + first_row * call.q.stride + kv_head * group_floats,
                call.q.stride, n_queries, mine.q.data());
 
-  const NewTokens tokens(part);
+  const NewTokens tokens(part, call.observer);
   uint32_t observed[kWaveRows];
   uint32_t n_observed = 0;
   if (call.Observes(part)) {
@@ -380,7 +383,7 @@ void AttentionRunner::PrefillBlock(Member& mine, const StepPart& part,
 
 void AttentionRunner::ObserveWave(const StepPart& part, uint32_t kv_head,
                                   QueryRange wave, const Call& call) {
-  const NewTokens tokens(part);
+  const NewTokens tokens(part, call.observer);
   const uint32_t lane = shape_.LaneOf(call.layer, kv_head);
   const uint32_t n_before =
       part.sequence->pages().table(lane).n_tokens() - part.n_tokens;

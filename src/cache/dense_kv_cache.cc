@@ -142,7 +142,8 @@ void DenseKvCache::Attend(TeamMember& me, uint32_t layer, TokenRows q,
       AttendOne(entry, layer, kv_head, pos,
                 q.data + row * q.stride + kv_head * group_floats,
                 out + row * out_stride + kv_head * group_floats, &scratch);
-      if (observer_ != nullptr && IsObserved(pos, end_pos)) {
+      if (observer_ != nullptr &&
+          (observer_->WatchesAll() || IsObserved(pos, end_pos))) {
         Report(entry, layer, kv_head, pos, &scratch);
       }
     }

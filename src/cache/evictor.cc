@@ -1,6 +1,7 @@
 #include "cache/evictor.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 
 #include "base/check.h"
@@ -97,6 +98,9 @@ Status Evictor::MakeRoom(uint32_t n_tokens, uint32_t pages_to_open,
 
 void Evictor::EvictDownTo(uint32_t n_tokens, uint32_t pages_to_open,
                           PlanScratch& scratch) {
+  if (options_.lane_spread == LaneSpreadMode::kScore) {
+    LevelLanes(n_tokens, scratch);
+  }
   for (uint32_t lane = plan_.n_dense_lanes; lane < shape_.n_lanes(); ++lane) {
     const uint32_t n_pages = parts_.pages->table(lane).n_pages();
     const uint32_t keep = PagesToKeep(lane, pages_to_open);
@@ -132,6 +136,59 @@ uint32_t Evictor::PagesToKeep(uint32_t lane, uint32_t pages_to_open) const {
   return std::min(static_cast<uint32_t>(target), lane_capacity - room);
 }
 
+void Evictor::ScoreLane(uint32_t lane, uint32_t n_tokens,
+                        PlanScratch& scratch) const {
+  const PageTable& table = parts_.pages->table(lane);
+  const uint32_t n_pages = table.n_pages();
+  const uint32_t n_slots = table.n_tokens();
+  MarkProtectedPages(ends_, pinned_, table.first_positions(), n_slots,
+                     std::span(scratch.is_protected).first(n_pages));
+  ScorePages(*parts_.policy, lane, n_tokens,
+             {.attention = std::span(scratch.slot_attention).first(n_slots),
+              .score = std::span(scratch.slot_score).first(n_slots)},
+             {.attention = std::span(scratch.attention).first(n_pages),
+              .score = std::span(scratch.score).first(n_pages)});
+}
+
+void Evictor::LevelLanes(uint32_t n_tokens, PlanScratch& scratch) {
+  level_scores_.clear();
+  level_ends_.clear();
+  wanted_pages_.clear();
+  uint32_t n_protected = 0;
+  for (uint32_t lane = plan_.n_dense_lanes; lane < shape_.n_lanes(); ++lane) {
+    ScoreLane(lane, n_tokens, scratch);
+    const uint32_t n_pages = parts_.pages->table(lane).n_pages();
+    const size_t n_before = level_scores_.size();
+    for (uint32_t page = 0; page < n_pages; ++page) {
+      if (scratch.is_protected[page] != 0) continue;
+      const auto slots = scratch.slot_score.begin() + page * kPageTokens;
+      level_scores_.insert(level_scores_.end(), slots, slots + kPageTokens);
+    }
+    level_ends_.push_back(level_scores_.size());
+    const uint32_t n_lane_protected =
+        n_pages -
+        static_cast<uint32_t>(level_scores_.size() - n_before) / kPageTokens;
+    wanted_pages_.push_back(static_cast<float>(n_lane_protected));
+    n_protected += n_lane_protected;
+  }
+  const size_t n_kept = size_t{kPageTokens} *
+                        (target_total_ - std::min(target_total_, n_protected));
+  if (n_kept >= level_scores_.size()) return;  // everything may stay
+  level_sorted_ = level_scores_;
+  std::nth_element(level_sorted_.begin(), level_sorted_.begin() + n_kept,
+                   level_sorted_.end(), std::greater<>());
+  const float threshold = level_sorted_[n_kept];
+  size_t slot = 0;
+  for (size_t lane = 0; lane < level_ends_.size(); ++lane) {
+    size_t n_above = 0;
+    for (; slot < level_ends_[lane]; ++slot) {
+      n_above += level_scores_[slot] > threshold ? 1 : 0;
+    }
+    wanted_pages_[lane] += static_cast<float>(n_above) / kPageTokens;
+  }
+  parts_.spread->SpreadBy(wanted_pages_, n_tokens, target_total_);
+}
+
 SlotMoves Evictor::Choose(uint32_t lane, uint32_t n_tokens,
                           uint32_t pages_to_keep, uint32_t max_moves,
                           PlanScratch& scratch) {
@@ -142,16 +199,10 @@ SlotMoves Evictor::Choose(uint32_t lane, uint32_t n_tokens,
   const uint32_t n_leave = n_pages - std::min(n_pages, pages_to_keep);
   if (n_leave == 0 && rule == EvictionRule::kSizeAware) return {};
 
+  ScoreLane(lane, n_tokens, scratch);
   const std::span is_protected(scratch.is_protected.data(), n_pages);
   const std::span attention(scratch.attention.data(), n_pages);
   const std::span score(scratch.score.data(), n_pages);
-  MarkProtectedPages(ends_, pinned_, table.first_positions(), table.n_tokens(),
-                     is_protected);
-  const uint32_t n_slots = table.n_tokens();
-  ScorePages(*parts_.policy, lane, n_tokens,
-             {.attention = std::span(scratch.slot_attention).first(n_slots),
-              .score = std::span(scratch.slot_score).first(n_slots)},
-             {attention, score});
   if (rule == EvictionRule::kScoreThreshold) {
     threshold_.Freeze(lane, score, is_protected,
                       {scratch.sorted.data(), n_pages});

@@ -153,6 +153,12 @@ class Evictor {
   // times as many, the best slots stay.
   SlotMoves Repack(uint32_t lane, uint32_t n_leave, PlanScratch& scratch) const;
   void Evict(uint32_t lane, const SlotMoves& moves);
+  // kScore: gives every lane as many pages as it has of the highest scores of
+  // all lanes.
+  void LevelLanes(uint32_t n_tokens, PlanScratch& scratch);
+  // Marks the protected pages of a lane and scores its slots and pages, in the
+  // scratch.
+  void ScoreLane(uint32_t lane, uint32_t n_tokens, PlanScratch& scratch) const;
   // Lets lanes evict down to what they may keep before each opens so many.
   void EvictDownTo(uint32_t n_tokens, uint32_t pages_to_open,
                    PlanScratch& scratch);
@@ -178,6 +184,11 @@ class Evictor {
   uint32_t target_total_ = 0;
   bool under_pressure_ = false;
   uint64_t n_evicted_pages_ = 0;
+  // LevelLanes: the scores of all slots that may leave, and where each lane's
+  // end.
+  std::vector<float> level_scores_, level_sorted_;
+  std::vector<size_t> level_ends_;
+  std::vector<float> wanted_pages_;
 };
 
 }  // namespace lkv

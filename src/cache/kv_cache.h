@@ -113,6 +113,8 @@ class AttentionObserver {
  public:
   virtual ~AttentionObserver() = default;
   virtual void OnAttention(const AttentionSample& sample) = 0;
+  // Whether it wants to see every query of a prompt, at eight times the price.
+  virtual bool WatchesAll() const { return false; }
 };
 
 class KvCache {

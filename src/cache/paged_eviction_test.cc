@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <tuple>
@@ -455,6 +456,82 @@ TEST(PagedEvictionTest, AShrunkBudgetKeepsTheTokensWithTheMostAttention) {
   for (int i = 0; i < 100; ++i) {
     ASSERT_FALSE(drive.Step(sequence, 1).empty()) << drive.status.message();
     ASSERT_LE(cache.Stats(sequence.id).resident_bytes, stats.budget_bytes);
+  }
+}
+
+// One threshold for all lanes: what a lane keeps of its contestable tokens is
+// what it has of the best of all lanes, to within a page.
+TEST(PagedEvictionTest, ScoreSpreadKeepsTheBestTokensOfAllLanes) {
+  class ByLane final : public EvictionPolicy {
+   public:
+    std::string_view name() const override { return "by lane"; }
+    std::unique_ptr<EvictionPolicy> Clone() const override { return nullptr; }
+    size_t bytes_per_page() const override { return 0; }
+    void AddPage(uint32_t, uint32_t) override {}
+    void AddSlots(uint32_t, uint32_t, const float*, const float*) override {}
+    void Observe(const LaneObservation&) override {}
+    // Of lane 0 every slot is among the best, of lane 5 none.
+    void ScoreSlots(uint32_t lane, uint32_t,
+                    const SlotScores& out) const override {
+      for (size_t i = 0; i < out.score.size(); ++i) {
+        out.score[i] = 10.0f - lane + 1e-4f * static_cast<float>(i);
+        out.attention[i] = out.score[i];
+      }
+    }
+    void MoveSlots(uint32_t, const SlotMoves&) override {}
+    void RemovePage(uint32_t, uint32_t) override {}
+  };
+  SequenceOptions options = Evicting(PolicyName::kLookahead, 0);
+  options.cache.budget = {};
+  options.cache.lane_spread = LaneSpreadMode::kScore;
+  options.make_policy = [](const PolicyCapacity&) {
+    return std::make_unique<ByLane>();
+  };
+  PagedKvCache cache(kShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  DrivenSequence sequence = drive.Add(options, 3);
+  drive.Prefill(sequence, 640, 512);
+  ASSERT_TRUE(cache
+                  .ShrinkBudget(sequence.id,
+                                {.kind = Budget::Kind::kShare, .share = 0.5})
+                  .ok());
+  std::vector<size_t> held;
+  for (uint32_t lane = 0; lane < kShape.n_lanes(); ++lane) {
+    held.push_back(cache
+                       .ResidentPositions(sequence.id, lane / kShape.n_kv_heads,
+                                          lane % kShape.n_kv_heads)
+                       .size());
+  }
+  for (uint32_t lane = 0; lane < 4; ++lane) EXPECT_GE(held[lane], 624u) << lane;
+  EXPECT_LT(held[4], 320u) << "what the others leave";
+  EXPECT_LT(held[5], 112u);
+  EXPECT_GE(held[5], 80u) << "a fifth of the mean";
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_FALSE(drive.Step(sequence, 1).empty()) << drive.status.message();
+  }
+}
+
+TEST(PagedEvictionTest, WhoWatchesAllSeesEveryQueryOfAPrompt) {
+  class Counter final : public AttentionObserver {
+   public:
+    explicit Counter(bool all) : all_(all) {}
+    void OnAttention(const AttentionSample& sample) override {
+      if (sample.layer == 1 && sample.kv_head == 2) ++n_seen;
+    }
+    bool WatchesAll() const override { return all_; }
+    uint32_t n_seen = 0;
+
+   private:
+    const bool all_;
+  };
+  for (const bool all : {false, true}) {
+    PagedKvCache cache(kShape, Threads(2));
+    CacheDriver drive(cache, 2);
+    Counter counter(all);
+    cache.SetObserver(&counter);
+    DrivenSequence sequence = drive.Add(Evicting(PolicyName::kFull, 2000), 3);
+    drive.Step(sequence, 200);
+    EXPECT_EQ(counter.n_seen, all ? 200u : 32u + 168 / 8);
   }
 }
 

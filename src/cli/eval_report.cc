@@ -92,8 +92,8 @@ class Statistics {
   Resamples resamples_;
 };
 
-// The baseline of the least KL at the row's budget: all policies but ours, the
-// row itself left out. nullptr when there is none.
+// The baseline of the least KL at the row's budget: all policies that read the
+// context once but ours, the row itself left out. nullptr when there is none.
 const ClosedLoopRow* BestBaseline(const ClosedLoopReport& report,
                                   const ClosedLoopRow& row,
                                   const Statistics& statistics) {
@@ -101,7 +101,7 @@ const ClosedLoopRow* BestBaseline(const ClosedLoopReport& report,
   double best_kl = 0;
   for (const ClosedLoopRow& other : report.rows) {
     if (&other == &row || other.budget != row.budget) continue;
-    if (other.policy == "lookahead") continue;
+    if (other.policy == "lookahead" || other.policy == "repeat") continue;
     const double kl = statistics.Of(other.windows).kl_mean;
     if (best == nullptr || kl < best_kl) {
       best = &other;

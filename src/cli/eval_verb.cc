@@ -18,7 +18,8 @@ void EvalVerb::AddTo(CLI::App& app) {
   AddList(*verb, "--budget", &budgets_,
           "Shares of a window that stay [12.5%,25%]");
   AddList(*verb, "--policies", &policies_,
-          "Policies [streaming,observed,snapkv,tova,random,lookahead]");
+          "Policies, repeat among them, which has the context read twice "
+          "[streaming,observed,snapkv,tova,random,lookahead]");
   const auto add_number = [&](const std::string& name, uint32_t* number,
                               uint32_t max, const std::string& description) {
     verb->add_option(name, *number,
@@ -42,8 +43,9 @@ void EvalVerb::AddTo(CLI::App& app) {
       "Activations are 16 bit throughout. KL: mean of KL(full || policy) in\n"
       "nats. Intervals are over windows; \"KL to best other\" compares with "
       "the\n"
-      "best other policy at that budget, lookahead left out, on the same\n"
-      "windows.\n\n"
+      "best other policy at that budget, lookahead and repeat left out, on "
+      "the\n"
+      "same windows.\n\n"
       "Example:\n"
       "  lkv eval -f novel.txt,code.h --budget 25% --policies lru,lookahead");
 }

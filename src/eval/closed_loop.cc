@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "options/option_table.h"
+#include "policy/repeat_policy.h"
 
 namespace lkv {
 namespace {
+
+// A policy that has the context read twice (policy/repeat_policy.h).
+constexpr std::string_view kRepeat = "repeat";
 
 struct Window {
   std::span<const int32_t> context;
@@ -36,18 +41,64 @@ std::vector<Window> WindowsOf(const ClosedLoopText& text,
   return windows;
 }
 
-// Runs one window under the cache options; the budget holds from where
-// `reading` says. `on_step` is called behind each forced token.
-Status RunWindow(Engine& engine, const Window& window,
-                 const CacheOptions& cache, ContextReading reading,
+// Watches a text that is read again behind itself.
+class RereadObserver final : public AttentionObserver {
+ public:
+  RereadObserver(const KvShape& shape, RereadScores& scores)
+      : shape_(shape), scores_(scores) {}
+  void OnAttention(const AttentionSample& sample) override {
+    scores_.Observe(shape_.LaneOf(sample.layer, sample.kv_head),
+                    sample.mass_max);
+  }
+  bool WatchesAll() const override { return true; }
+
+ private:
+  const KvShape shape_;
+  RereadScores& scores_;
+};
+
+// Has the model read the context once more, on a fork that goes away again.
+Status Reread(Engine& engine, const Sequence& sequence,
+              std::span<const int32_t> context, RereadScores& scores,
+              const std::function<bool()>& cancelled) {
+  Result<std::unique_ptr<Sequence>> fork = engine.Fork(sequence);
+  if (!fork.ok()) return fork.status();
+  RereadObserver observer(engine.architecture().kv_shape(), scores);
+  engine.SetObserver(&observer);
+  const Status status = (*fork)->Prefill(context, {}, cancelled);
+  engine.SetObserver(nullptr);
+  return status;
+}
+
+// How a row is run.
+struct Setup {
+  CacheOptions cache;  // with the row's budget
+  ContextReading reading = ContextReading::kWhole;
+  bool rereads = false;  // the policy is `repeat`
+};
+
+// Runs one window; the budget holds from where `reading` says. `on_step` is
+// called behind each forced token.
+Status RunWindow(Engine& engine, const Window& window, const Setup& setup,
                  const std::function<void(size_t, const Sequence&)>& on_step,
                  const std::function<bool()>& cancelled) {
+  const uint32_t n_context = static_cast<uint32_t>(window.context.size());
+  const uint32_t n_new = static_cast<uint32_t>(window.following.size() - 1);
   SequenceOptions options;
-  options.cache = cache;
-  options.prompt_tokens = static_cast<uint32_t>(window.context.size());
-  options.max_new_tokens = static_cast<uint32_t>(window.following.size() - 1);
-  const bool shrinks =
-      reading == ContextReading::kWhole && cache.policy != PolicyName::kFull;
+  options.cache = setup.cache;
+  options.prompt_tokens = n_context;
+  options.max_new_tokens = n_new;
+  RereadScores scores(
+      setup.rereads ? engine.architecture().kv_shape().n_lanes() : 0,
+      n_context);
+  if (setup.rereads) {
+    options.prompt_tokens += n_context;
+    options.make_policy = [&](const PolicyCapacity& capacity) {
+      return std::make_unique<RepeatPolicy>(scores, capacity);
+    };
+  }
+  const bool shrinks = setup.reading == ContextReading::kWhole &&
+                       setup.cache.policy != PolicyName::kFull;
   if (shrinks) options.cache.budget = Budget();
   Result<std::unique_ptr<Sequence>> started = engine.Start(options);
   if (!started.ok()) return started.status();
@@ -55,10 +106,18 @@ Status RunWindow(Engine& engine, const Window& window,
   if (Status s = sequence.Prefill(window.context, {}, cancelled); !s.ok()) {
     return s;
   }
-  if (shrinks) {
-    if (Status s = sequence.ShrinkBudget(cache.budget); !s.ok()) return s;
+  if (setup.rereads) {
+    Status s = Reread(engine, sequence, window.context, scores, cancelled);
+    if (!s.ok()) return s;
   }
-  for (size_t i = 0; i + 1 < window.following.size(); ++i) {
+  if (shrinks) {
+    // In tokens of the window, whatever was announced for a second reading.
+    const Budget budget = {.kind = Budget::Kind::kTokens,
+                           .amount = static_cast<uint64_t>(
+                               setup.cache.budget.share * (n_context + n_new))};
+    if (Status s = sequence.ShrinkBudget(budget); !s.ok()) return s;
+  }
+  for (size_t i = 0; i < n_new; ++i) {
     if (cancelled && cancelled()) {
       return Cancelled("evaluation: stopped on request");
     }
@@ -70,12 +129,11 @@ Status RunWindow(Engine& engine, const Window& window,
 
 // Compares a run of a window with the predictions of the full cache.
 Result<Fidelity> CompareWindow(Engine& engine, const Window& window,
-                               const CacheOptions& cache,
-                               ContextReading reading, const Predictions& full,
+                               const Setup& setup, const Predictions& full,
                                const std::function<bool()>& cancelled) {
   FidelityMeter meter;
   const Status status = RunWindow(
-      engine, window, cache, reading,
+      engine, window, setup,
       [&](size_t i, const Sequence& sequence) {
         meter.Add(full[i], sequence.logits(), window.following[i + 1]);
       },
@@ -99,21 +157,29 @@ Status CheckTexts(std::span<const ClosedLoopText> texts,
   return {};
 }
 
-// One row per budget and policy, still without windows.
-Result<std::vector<CacheOptions>> CachesOf(const ClosedLoopOptions& options) {
-  std::vector<CacheOptions> caches;
+// By budget, then policy.
+Result<std::vector<Setup>> SetupsOf(const ClosedLoopOptions& options) {
+  std::vector<Setup> setups;
   for (double budget : options.budgets) {
     for (const std::string& policy : options.policies) {
-      CacheOptions cache = options.cache;
-      if (Status s = SetOption(*FindOption("policy"), policy, &cache);
-          !s.ok()) {
+      Setup setup{.cache = options.cache, .reading = options.reading};
+      if (policy == kRepeat) {
+        if (options.reading == ContextReading::kWithinBudget) {
+          return InvalidArgument(
+              "policy: repeat needs the whole context; read it whole");
+        }
+        setup.rereads = true;
+        setup.cache.policy = PolicyName::kLookahead;
+      } else if (Status s =
+                     SetOption(*FindOption("policy"), policy, &setup.cache);
+                 !s.ok()) {
         return s;
       }
-      cache.budget = {.kind = Budget::Kind::kShare, .share = budget};
-      caches.push_back(cache);
+      setup.cache.budget = {.kind = Budget::Kind::kShare, .share = budget};
+      setups.push_back(setup);
     }
   }
-  return caches;
+  return setups;
 }
 
 }  // namespace
@@ -124,24 +190,25 @@ Result<ClosedLoopReport> RunClosedLoop(
     const std::function<void(uint64_t, uint64_t)>& progress,
     const std::function<bool()>& cancelled) {
   if (Status s = CheckTexts(texts, options); !s.ok()) return s;
-  Result<std::vector<CacheOptions>> caches = CachesOf(options);
-  if (!caches.ok()) return caches.status();
-  CacheOptions full = options.cache;
-  full.policy = PolicyName::kFull;
-  full.budget = Budget();
-  CacheOptions rounded = full;
-  rounded.kv_type =
-      full.kv_type == KvTypeName::kBF16 ? KvTypeName::kF16 : KvTypeName::kBF16;
+  Result<std::vector<Setup>> setups = SetupsOf(options);
+  if (!setups.ok()) return setups.status();
+  Setup full{.cache = options.cache, .reading = options.reading};
+  full.cache.policy = PolicyName::kFull;
+  full.cache.budget = Budget();
+  Setup rounded = full;
+  rounded.cache.kv_type = full.cache.kv_type == KvTypeName::kBF16
+                              ? KvTypeName::kF16
+                              : KvTypeName::kBF16;
 
   ClosedLoopReport report;
-  for (size_t i = 0; i < caches->size(); ++i) {
+  for (size_t i = 0; i < setups->size(); ++i) {
     report.rows.push_back(
         {.policy = options.policies[i % options.policies.size()],
          .budget = options.budgets[i / options.policies.size()],
          .windows = {}});
   }
   const uint64_t n_runs =
-      texts.size() * options.windows_per_text * (2 + uint64_t{caches->size()});
+      texts.size() * options.windows_per_text * (2 + uint64_t{setups->size()});
   uint64_t n_done = 0;
   const auto done = [&] {
     if (progress) progress(++n_done, n_runs);
@@ -153,7 +220,7 @@ Result<ClosedLoopReport> RunClosedLoop(
           std::to_string(window.context.data() - text.tokens.data()));
       Predictions predictions(options.forced_tokens);
       if (Status s = RunWindow(
-              engine, window, full, options.reading,
+              engine, window, full,
               [&](size_t i, const Sequence& sequence) {
                 predictions[i].assign(sequence.logits().begin(),
                                       sequence.logits().end());
@@ -163,11 +230,11 @@ Result<ClosedLoopReport> RunClosedLoop(
         return s;
       }
       done();
-      for (size_t i = 0; i <= caches->size(); ++i) {
-        const bool is_floor = i == caches->size();
+      for (size_t i = 0; i <= setups->size(); ++i) {
+        const bool is_floor = i == setups->size();
         Result<Fidelity> fidelity =
-            CompareWindow(engine, window, is_floor ? rounded : (*caches)[i],
-                          options.reading, predictions, cancelled);
+            CompareWindow(engine, window, is_floor ? rounded : (*setups)[i],
+                          predictions, cancelled);
         if (!fidelity.ok()) return fidelity.status();
         (is_floor ? report.noise_floor : report.rows[i].windows)
             .push_back(*fidelity);

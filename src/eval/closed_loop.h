@@ -34,8 +34,8 @@ struct ClosedLoopText {
 };
 
 struct ClosedLoopOptions {
-  std::vector<std::string> policies;
-  std::vector<double> budgets;  // shares of a window's tokens
+  std::vector<std::string> policies;  // or `repeat` (policy/repeat_policy.h)
+  std::vector<double> budgets;        // shares of a window's tokens
   uint32_t context_tokens = 3072;
   uint32_t forced_tokens = 256;
   uint32_t windows_per_text = 5;  // evenly over the text; they may overlap

@@ -30,7 +30,8 @@ constexpr std::array kScores =
 constexpr std::array kMetrics = std::to_array<Words>({"js", "kl"});
 constexpr std::array kKvTypes = std::to_array<Words>({"f16", "bf16", "int8"});
 constexpr std::array kPredictors = std::to_array<Words>({"auto", "ema"});
-constexpr std::array kSpreads = std::to_array<Words>({"equal", "mass"});
+constexpr std::array kSpreads =
+    std::to_array<Words>({"equal", "mass", "score"});
 constexpr std::array kUnits = std::to_array<Words>({"page", "repack"});
 constexpr std::array kPresets =
     std::to_array<Words>({"none", "chat", "code", "long_document", "agent"});
@@ -183,7 +184,9 @@ std::vector<OptionKey> MakeTable() {
             Key("lane_spread", "", Choice<&O::lane_spread>(),
                 "How layers and KV heads share the budget",
                 "mass: by the attention their contestable tokens get, which "
-                "keeps more of it but predicts worse")),
+                "keeps more of it but predicts worse; score: as many as each "
+                "has of the highest scores of all, set when a prompt is cut "
+                "down")),
       Among(kUnits,
             Key("unit", "", Choice<&O::unit>(), "What leaves at once",
                 "page: 16 tokens of one layer and KV head; repack: the lowest "

@@ -88,18 +88,44 @@ void LaneSpread::Observe(uint32_t lane, float contestable_mass,
   seen_[lane] = 1;
 }
 
-void LaneSpread::Respread(uint32_t n_tokens, uint32_t total_pages) {
+LaneSpread::Limits LaneSpread::LimitsFor(uint32_t n_tokens,
+                                         uint32_t total_pages) const {
   const uint32_t n = options_.n_lanes - options_.n_dense_lanes;
-  if (n == 0) return;
   CHECK(uint64_t{n} * options_.floor_pages <= total_pages);
   const uint32_t text_pages = PagesOf(n_tokens) + 1;
   const uint32_t cap_pages = std::min(
       std::max(text_pages, options_.floor_pages), options_.pages_per_lane);
+  return {.floor_pages = std::min(
+              cap_pages,
+              std::max(options_.floor_pages,
+                       static_cast<uint32_t>(kFloorShare * total_pages / n))),
+          .cap_pages = cap_pages};
+}
+
+void LaneSpread::SpreadBy(std::span<const float> wanted_pages,
+                          uint32_t n_tokens, uint32_t total_pages) {
+  std::span<uint32_t> targets = Participants(target_);
+  CHECK(wanted_pages.size() == targets.size());
+  const auto [floor_pages, cap_pages] = LimitsFor(n_tokens, total_pages);
+  std::span<float> weights = Participants(weights_);
+  for (size_t i = 0; i < targets.size(); ++i) {
+    weights[i] =
+        std::max(0.0f, wanted_pages[i] - static_cast<float>(floor_pages));
+  }
+  Apportion(weights, total_pages, floor_pages, cap_pages, Participants(exact_),
+            Participants(order_), targets);
+  total_pages_ = total_pages;
+  floor_pages_ = floor_pages;
+  cap_pages_ = cap_pages;
+  text_fits_ = false;
+  last_respread_tokens_ = n_tokens;
+}
+
+void LaneSpread::Respread(uint32_t n_tokens, uint32_t total_pages) {
+  const uint32_t n = options_.n_lanes - options_.n_dense_lanes;
+  if (n == 0) return;
+  const auto [floor_pages, cap_pages] = LimitsFor(n_tokens, total_pages);
   const bool text_fits = uint64_t{n} * cap_pages <= total_pages;
-  const uint32_t floor_pages =
-      std::min(cap_pages,
-               std::max(options_.floor_pages,
-                        static_cast<uint32_t>(kFloorShare * total_pages / n)));
 
   if (text_fits) {
     if (!text_fits_ || cap_pages != cap_pages_) {

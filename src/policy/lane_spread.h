@@ -5,7 +5,8 @@
 // mass above a floor of 20 % of the mean (the safeguard of AdaKV, arXiv
 // 2407.11550). Targets move by at most one page per lane and 64 tokens, so that
 // no lane has to drop many pages at once. Under kEqual all targets differ by at
-// most one page.
+// most one page. Under kScore they are what SpreadBy made them, which whoever
+// cuts down a prompt calls, and hold still while decoding.
 //
 // Dense lanes (those of the first dense_layers) hold everything and take no
 // part: the totals below are what is left for the others.
@@ -71,6 +72,12 @@ class LaneSpread {
   // lanes * floor_pages. O(lanes log lanes) when something changes, else O(1).
   void Respread(uint32_t n_tokens, uint32_t total_pages);
 
+  // kScore: shares total_pages among the participating lanes so that lane i
+  // gets wanted[i] pages as far as limits and the total allow; at once.
+  // Requires what Respread does.
+  void SpreadBy(std::span<const float> wanted_pages, uint32_t n_tokens,
+                uint32_t total_pages);
+
   // Pages that `lane` may hold. Sums to at most total_pages over the
   // participating lanes; for a dense lane 0 (it is not asked).
   uint32_t target_pages(uint32_t lane) const { return target_[lane]; }
@@ -81,6 +88,11 @@ class LaneSpread {
   std::span<T> Participants(std::vector<T>& values) const {
     return std::span<T>(values).subspan(options_.n_dense_lanes);
   }
+  struct Limits {
+    uint32_t floor_pages;
+    uint32_t cap_pages;
+  };
+  Limits LimitsFor(uint32_t n_tokens, uint32_t total_pages) const;
   void Scale(uint32_t total_pages, uint32_t floor_pages, uint32_t cap_pages);
   void StepTowardsIdeal(uint32_t total_pages, uint32_t max_step);
 

@@ -234,5 +234,32 @@ TEST(LaneSpreadTest, ALaneMovesByAtMostOnePagePer64Tokens) {
   EXPECT_NE(before, start);
 }
 
+TEST(LaneSpreadTest, SpreadsByWhatLanesWantWithinFloorAndCap) {
+  LaneSpread spread({.mode = LaneSpreadMode::kScore,
+                     .n_lanes = 5,
+                     .n_dense_lanes = 1,
+                     .floor_pages = 4,
+                     .pages_per_lane = 40});
+  const std::vector<float> wanted = {4, 10, 26, 20};
+  spread.SpreadBy(wanted, 1000, 60);
+  EXPECT_EQ(spread.target_pages(0), 0u) << "dense";
+  for (uint32_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(spread.target_pages(1 + i), wanted[i], 1) << i;
+  }
+  // They hold still, and keep their shape under another total.
+  spread.Respread(1200, 60);
+  EXPECT_NEAR(spread.target_pages(3), 26, 1);
+  spread.Respread(1200, 40);
+  uint32_t total = 0;
+  for (uint32_t i = 1; i < 5; ++i) total += spread.target_pages(i);
+  EXPECT_EQ(total, 40u);
+  EXPECT_GT(spread.target_pages(3), spread.target_pages(4));
+  EXPECT_GE(spread.target_pages(1), 4u);
+  // Nobody gets more than a page table holds, or less than a fifth of the mean.
+  spread.SpreadBy(std::vector<float>{0, 0, 0, 200}, 1000, 100);
+  EXPECT_EQ(spread.target_pages(4), 40u);
+  EXPECT_GE(spread.target_pages(1), 5u);
+}
+
 }  // namespace
 }  // namespace lkv
