@@ -368,8 +368,8 @@ class NaiveRepack final : public AttentionObserver {
     }
     std::vector<size_t> order(all.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return all[a].mass < all[b].mass;
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return all[a].mass != all[b].mass ? all[a].mass < all[b].mass : a < b;
     });
     order.erase(order.begin(), order.begin() + static_cast<long>(n * 16));
     std::sort(order.begin(), order.end());
