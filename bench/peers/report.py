@@ -146,7 +146,7 @@ def left_out_lines(result: dict) -> list[str]:
                 shown.append(
                     f"{peer} {summary.ratio_median:.2f}x"
                     f" ({summary.ratio_min:.2f} to {summary.ratio_max:.2f},"
-                    f" {summary.pairs} pairs)"
+                    f" n = {summary.pairs})"
                 )
         if shown:
             lines.append(f"{row['name']}: {', '.join(shown)}")

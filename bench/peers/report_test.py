@@ -82,7 +82,7 @@ class ReportTest(unittest.TestCase):
             }
         )
         self.assertEqual(
-            lines, ["decode-64: llama.cpp 3.50x (3.00 to 4.00, 2 pairs)"]
+            lines, ["decode-64: llama.cpp 3.50x (3.00 to 4.00, n = 2)"]
         )
 
     def test_the_page_keeps_what_authors_wrote(self):
