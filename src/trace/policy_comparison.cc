@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "options/budget_text.h"
 #include "options/option_table.h"
 
 namespace lkv {
@@ -45,8 +46,9 @@ uint32_t CapacityPages(double budget, uint32_t n_steps) {
 Status CheckBudget(double budget, const TraceReader& trace,
                    const ProtectedEnds& ends) {
   const uint32_t n_pages = CapacityPages(budget, trace.n_steps());
-  const std::string share = std::to_string(budget * 100) + "% of " +
-                            std::to_string(trace.n_steps()) + " tokens";
+  const std::string share = FormatBudget({Budget::Kind::kShare, budget}) +
+                            " of " + std::to_string(trace.n_steps()) +
+                            " tokens";
   if (n_pages < MinReplayPages(ends)) {
     return InvalidArgument(
         "budget: " + share + " are fewer than the " +
