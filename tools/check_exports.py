@@ -32,10 +32,8 @@ def problems(nm_output: str, classes: set[str]) -> list[str]:
     found = []
     missing = set(classes)
     for kind, symbol in SYMBOL.findall(nm_output):
-        member = re.match(
-            r"(?:(?:vtable|typeinfo(?: name)?) for )?" r"lkv::(\w+)(?:::|$)",
-            symbol,
-        )
+        member = re.match(r"(?:(?:vtable|typeinfo(?: name)?) for )?"
+                          r"lkv::(\w+)(?:::|$)", symbol)
         if member and member.group(1) in classes:
             missing.discard(member.group(1))
         elif not (kind in "WVu" and STANDARD.search(symbol)):

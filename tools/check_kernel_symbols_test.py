@@ -15,9 +15,9 @@ namespace { float Twice(float x) { return 2 * x; } }
 void Kernel(float* x, int n) { for (int i = 0; i < n; ++i) x[i] = Twice(x[i]); }
 """
 # An inline function that is too much to inline at -O0.
-INLINE_FUNCTION = (
-    "inline " + CLEAN.replace("namespace {", "").replace("; } }", "; }").strip()
-)
+INLINE_FUNCTION = "inline " + CLEAN.replace("namespace {", "").replace(
+    "; } }", "; }"
+).strip()
 STATIC_IN_TEMPLATE = """
 template <class T> struct Table { static T value; };
 template <class T> T Table<T>::value = 3;

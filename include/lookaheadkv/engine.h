@@ -97,8 +97,8 @@ class LKV_EXPORT Session {
 
   // Reads the prompt and generates a reply. Both callbacks may be empty; from
   // within them this session can neither generate nor be forked
-  // (kInvalidArgument). A cancelled reply is no failure, but a session cancelled while it read its
-  // prompt takes no more text (kInvalidArgument).
+  // (kInvalidArgument). A cancelled reply is no failure, but a session
+  // cancelled while it read its prompt takes no more text (kInvalidArgument).
   Result<Reply> Generate(std::string_view prompt,
                          const GenerateOptions& options,
                          const TextCallback& on_text,

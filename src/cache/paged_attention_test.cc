@@ -198,6 +198,32 @@ TEST(PagedAttentionObserverTest, SeesTheMassesOfTheDenseCache) {
   }
 }
 
+TEST(PagedAttentionObserverTest, WhoWatchesAllSeesEveryQueryOfAPrompt) {
+  class Counter final : public AttentionObserver {
+   public:
+    explicit Counter(bool all) : all_(all) {}
+    void OnAttention(const AttentionSample& sample) override {
+      if (sample.layer == 1 && sample.kv_head == 2) ++n_seen;
+    }
+    bool WatchesAll() const override { return all_; }
+    uint32_t n_seen = 0;
+
+   private:
+    const bool all_;
+  };
+  const KvShape shape{
+      .n_layers = 2, .n_kv_heads = 3, .group = 2, .head_dim = 64};
+  for (const bool all : {false, true}) {
+    PagedKvCache cache(shape, Threads(2));
+    CacheDriver drive(cache, 2);
+    Counter counter(all);
+    cache.SetObserver(&counter);
+    DrivenSequence sequence = drive.Add(FullOptions(200, KvTypeName::kF16), 3);
+    drive.Step(sequence, 200);
+    EXPECT_EQ(counter.n_seen, all ? 200u : 32u + 168 / 8);
+  }
+}
+
 TEST(PagedAttentionThreadsTest, NumberOfThreadsChangesNoBit) {
   const KvShape shape{
       .n_layers = 2, .n_kv_heads = 3, .group = 3, .head_dim = 64};

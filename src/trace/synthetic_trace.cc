@@ -44,16 +44,6 @@ uint32_t SyntheticText::TopicStart(uint32_t pos) const {
   return options_.topic_tokens == 0 ? 0 : pos - pos % options_.topic_tokens;
 }
 
-std::vector<uint32_t> SyntheticText::TopicSwitches() const {
-  std::vector<uint32_t> switches;
-  if (options_.topic_tokens == 0) return switches;
-  for (uint32_t pos = options_.topic_tokens; pos < options_.n_steps;
-       pos += options_.topic_tokens) {
-    switches.push_back(pos);
-  }
-  return switches;
-}
-
 void SyntheticText::Attend(uint32_t lane, uint32_t step, float* mean) const {
   std::fill_n(mean, step + 1, 0.0f);
   const uint32_t n_sinks = std::min(kSinks, step + 1);

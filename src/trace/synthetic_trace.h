@@ -41,8 +41,6 @@ class SyntheticText {
 
   explicit SyntheticText(const SyntheticTraceOptions& options);
 
-  // Positions where a topic begins, the first one (0) left out.
-  std::vector<uint32_t> TopicSwitches() const;
   const std::vector<Needle>& needles() const { return needles_; }
 
   // The group means [step + 1] of one query of one lane; they sum to 1. (The
