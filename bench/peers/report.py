@@ -17,12 +17,17 @@ END = "<!-- compare.py writes to here -->"
 COMMON_PEERS = ("llama.cpp", "openvino")
 
 
-def summarize_row(row: Row, pairs: list[Pair], max_drift: float) -> dict:
-    """A row of result.json: the row, lkv's median speed, figures by peer."""
+def pairs_of(row: Row, pairs: list[Pair]) -> list[Pair]:
+    """Those whose work yields the row."""
     work = works_of([row])[0].name
-    of_row = [
+    return [
         pair for pair in pairs if pair.work == work and row.kind in pair.kinds
     ]
+
+
+def summarize_row(row: Row, pairs: list[Pair], max_drift: float) -> dict:
+    """A row of result.json: the row, lkv's median speed, figures by peer."""
+    of_row = pairs_of(row, pairs)
     peers = {}
     for peer in dict.fromkeys(pair.peer for pair in of_row):
         summary = summarize(
@@ -131,15 +136,10 @@ def left_out_lines(result: dict) -> list[str]:
     lines = []
     for row in result["rows"]:
         known = parse_row(row["name"])
-        work = works_of([known])[0].name
         shown = []
         for peer in result["peers"]:
             of_peer = [
-                pair
-                for pair in stored
-                if pair.work == work
-                and pair.peer == peer
-                and known.kind in pair.kinds
+                pair for pair in pairs_of(known, stored) if pair.peer == peer
             ]
             summary = summarize(of_peer, known.kind, float("inf"))
             if peer not in row["peers"] and summary:

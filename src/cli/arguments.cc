@@ -10,27 +10,11 @@
 
 #include "base/machine.h"
 #include "base/printable_text.h"
-#include "base/thread_team.h"
 #include "cli/exit_code.h"
 #include "options/budget_text.h"
 
 namespace lkv::cli {
 namespace {
-
-CLI::Validator OneOf(std::vector<std::string> words) {
-  return CLI::Validator(
-      [words = std::move(words)](const std::string& text) -> std::string {
-        if (std::find(words.begin(), words.end(), text) != words.end()) {
-          return {};
-        }
-        std::string list;
-        for (const std::string& word : words) {
-          list += (list.empty() ? "" : " | ") + word;
-        }
-        return Quoted(text) + " is none of " + list;
-      },
-      "");
-}
 
 // "1,,2" has an empty word.
 std::vector<std::string> SplitAtCommas(const std::string& text) {
@@ -64,7 +48,29 @@ CLI::Option* AddListOption(
       ->allow_extra_args(false);
 }
 
+void AddThreads(CLI::App& app, uint32_t* n_threads) {
+  app.add_option("--threads", *n_threads,
+                 "Threads; default: the cores this process may use")
+      ->type_name("N")
+      ->check(WholeNumber(1, ThreadTeam::kMaxThreads));
+}
+
 }  // namespace
+
+CLI::Validator OneOf(std::vector<std::string> words) {
+  return CLI::Validator(
+      [words = std::move(words)](const std::string& text) -> std::string {
+        if (std::find(words.begin(), words.end(), text) != words.end()) {
+          return {};
+        }
+        std::string list;
+        for (const std::string& word : words) {
+          list += (list.empty() ? "" : " | ") + word;
+        }
+        return Quoted(text) + " is none of " + list;
+      },
+      "");
+}
 
 void ConfigArguments::AddTo(CLI::App& app, Offer offer) {
   app.add_option("--config", file_, "YAML file with the block lookahead_kv")
@@ -128,10 +134,7 @@ void ModelArguments::AddTo(CLI::App& app, Offer offer) {
                  "GGUF model; else $LKV_MODEL, else the one set-up fetched")
       ->type_name("FILE")
       ->check(NamesSomething());
-  app.add_option("--threads", n_threads_,
-                 "Threads; default: the cores this process may use")
-      ->type_name("N")
-      ->check(WholeNumber(1, ThreadTeam::kMaxThreads));
+  AddThreads(app, &n_threads_);
   if (offer == Offer::kThreads) return;
   app.add_option("--activations", activations_,
                  "auto: 8 bit in prefill, 16 while decoding; high: 16 bit")
@@ -207,6 +210,36 @@ CLI::Option* AddList(CLI::App& app, const std::string& name,
   return AddListOption(
       app, name, description,
       [=](const std::vector<std::string>& given) { *words = given; });
+}
+
+void ThreadArguments::AddTo(CLI::App& app) { AddThreads(app, &n_threads_); }
+
+Result<std::unique_ptr<ThreadTeam>> ThreadArguments::CreateTeam() const {
+  RemarkOnThreads(n_threads_);
+  return ThreadTeam::Create(n_threads_ > 0 ? n_threads_
+                                           : ThreadTeam::DefaultThreads());
+}
+
+void AddNumber(CLI::App& app, const std::string& name, uint32_t* number,
+               uint32_t min, uint32_t max, const std::string& description) {
+  app.add_option(name, *number,
+                 description + " [" + std::to_string(*number) + "]")
+      ->type_name("N")
+      ->check(WholeNumber(min, max));
+}
+
+Result<std::vector<double>> ReadShares(const std::string& option,
+                                       const std::vector<std::string>& texts) {
+  std::vector<double> shares;
+  for (const std::string& text : texts) {
+    const Result<double> share = ParseShare(text);
+    if (!share.ok()) {
+      return InvalidArgument(option + ": " +
+                             std::string(share.status().message()));
+    }
+    shares.push_back(*share);
+  }
+  return shares;
 }
 
 void RemarkOnThreads(uint32_t n_threads) {

@@ -3,10 +3,12 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/thread_team.h"
 #include "engine/engine.h"
 #include "lookaheadkv/status.h"
 #include "options/configuration.h"
@@ -50,12 +52,36 @@ class ModelArguments {
   bool allow_beyond_trained_ = false;
 };
 
+// --threads of a verb that runs no model.
+class ThreadArguments {
+ public:
+  void AddTo(CLI::App& app);
+  // Remarks on more threads than cores. kOutOfMemory when the system refuses
+  // one.
+  Result<std::unique_ptr<ThreadTeam>> CreateTeam() const;
+
+ private:
+  uint32_t n_threads_ = 0;  // 0: the cores this process may use
+};
+
 // Refuses an empty text where a file is to be named: a variable of a script
 // that was not set.
 CLI::Validator NamesSomething();
 
+// Refuses all but these words.
+CLI::Validator OneOf(std::vector<std::string> words);
+
 // Refuses all but whole numbers from min to max.
 CLI::Validator WholeNumber(uint32_t min, uint32_t max);
+
+// An option that takes a whole number from min to max; its help shows the
+// number's value as the default.
+void AddNumber(CLI::App& app, const std::string& name, uint32_t* number,
+               uint32_t min, uint32_t max, const std::string& description);
+
+// Shares such as "12.5%" that were given to `option`.
+Result<std::vector<double>> ReadShares(const std::string& option,
+                                       const std::vector<std::string>& texts);
 
 // An option that takes "0,2048,8192" or "full,25%". CLI11's own lists drop
 // empty words; here they are refused.

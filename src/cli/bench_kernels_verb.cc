@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "base/printable_text.h"
-#include "base/thread_team.h"
 #include "cli/arguments.h"
 #include "cli/json_document.h"
 #include "cli/number_text.h"
@@ -61,10 +60,7 @@ void BenchKernelsVerb::AddTo(CLI::App& bench) {
   verb->add_option("--filter", filter_,
                    "Only kernels whose name contains this [all]")
       ->type_name("TEXT");
-  verb->add_option("--threads", n_threads_,
-                   "Threads; default: the cores this process may use")
-      ->type_name("N")
-      ->check(WholeNumber(1, ThreadTeam::kMaxThreads));
+  threads_.AddTo(*verb);
   verb->add_option("--passes", n_passes_,
                    "Times that a row is measured; its median is shown [7]")
       ->type_name("N")
@@ -94,9 +90,7 @@ ExitCode BenchKernelsVerb::Run(Output& out, Interrupt& interrupt) const {
   KernelSpeedOptions options;
   options.filter = filter_;
   options.n_passes = n_passes_;
-  RemarkOnThreads(n_threads_);
-  const auto team = ThreadTeam::Create(
-      n_threads_ > 0 ? n_threads_ : ThreadTeam::DefaultThreads());
+  const auto team = threads_.CreateTeam();
   if (!team.ok()) return out.Fail(team.status());
   interrupt.SetFlag();
   Progress progress("bench");

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cli/arguments.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
@@ -19,7 +20,7 @@ class BenchKernelsVerb {
 
  private:
   std::string filter_;
-  uint32_t n_threads_ = 0;
+  ThreadArguments threads_;
   uint32_t n_passes_ = 7;
   bool json_ = false;
 };

@@ -6,17 +6,11 @@
 #include "cli/number_text.h"
 #include "cli/text_table.h"
 #include "engine/kernel_choice.h"
-#include "options/budget_text.h"
 
 namespace lkv::cli {
 namespace {
 
 using Align = TextTable::Align;
-
-Json IntervalAsJson(const std::optional<Interval>& interval) {
-  if (!interval) return Json();
-  return {interval->low, interval->high};
-}
 
 Json RowAsJson(const ComparisonRow& row) {
   return {{"policy", row.policy},
@@ -65,10 +59,7 @@ void BenchPoliciesVerb::AddTo(CLI::App& bench) {
   AddList(*verb, "--budget", &budgets_,
           "Shares of the text that stay [6.25%,12.5%,25%,50%]");
   AddList(*verb, "--policies", &policies_, "Policies and oracles [all]");
-  verb->add_option("--threads", n_threads_,
-                   "Threads; default: the cores this process may use")
-      ->type_name("N")
-      ->check(WholeNumber(1, ThreadTeam::kMaxThreads));
+  threads_.AddTo(*verb);
   config_.AddTo(*verb, ConfigArguments::Offer::kFileOnly);
   verb->add_flag("--json", json_, "Print one JSON document");
   verb->footer(
@@ -86,14 +77,9 @@ Result<ComparisonOptions> BenchPoliciesVerb::ReadOptions() const {
   if (!configuration.ok()) return configuration.status();
   ComparisonOptions options;
   options.cache = configuration->cache();
-  for (const std::string& text : budgets_) {
-    const auto budget = ParseShare(text);
-    if (!budget.ok()) {
-      return InvalidArgument("--budget: " +
-                             std::string(budget.status().message()));
-    }
-    options.budgets.push_back(*budget);
-  }
+  auto budgets = ReadShares("--budget", budgets_);
+  if (!budgets.ok()) return budgets.status();
+  options.budgets = *std::move(budgets);
   options.policies = policies_.empty() ? ContestantNames() : policies_;
   return options;
 }
@@ -103,9 +89,7 @@ ExitCode BenchPoliciesVerb::Run(Output& out, Interrupt& interrupt) const {
   if (!options.ok()) return out.Fail(options.status());
   const auto kernels = ChooseKernels();
   if (!kernels.ok()) return out.Fail(kernels.status());
-  RemarkOnThreads(n_threads_);
-  const auto team = ThreadTeam::Create(
-      n_threads_ > 0 ? n_threads_ : ThreadTeam::DefaultThreads());
+  const auto team = threads_.CreateTeam();
   if (!team.ok()) return out.Fail(team.status());
   std::vector<TraceReader> traces;
   for (const std::string& path : traces_) {

@@ -27,7 +27,7 @@ class BenchPoliciesVerb {
   std::vector<std::string> traces_;
   std::vector<std::string> budgets_ = {"6.25%", "12.5%", "25%", "50%"};
   std::vector<std::string> policies_;
-  uint32_t n_threads_ = 0;
+  ThreadArguments threads_;
   bool json_ = false;
 };
 

@@ -69,6 +69,9 @@ class Statistics {
     return figures;
   }
 
+  double KlMean(const Windows& windows) const {
+    return MeanOver(windows, &Fidelity::kl_mean, all_);
+  }
   double KlRatio(const Windows& windows, const Windows& other) const {
     return Ratio(windows, other, all_);
   }
@@ -102,18 +105,13 @@ const ClosedLoopRow* BestBaseline(const ClosedLoopReport& report,
   for (const ClosedLoopRow& other : report.rows) {
     if (&other == &row || other.budget != row.budget) continue;
     if (other.policy == "lookahead" || other.policy == "repeat") continue;
-    const double kl = statistics.Of(other.windows).kl_mean;
+    const double kl = statistics.KlMean(other.windows);
     if (best == nullptr || kl < best_kl) {
       best = &other;
       best_kl = kl;
     }
   }
   return best;
-}
-
-Json IntervalAsJson(const std::optional<Interval>& interval) {
-  if (!interval) return Json();
-  return {interval->low, interval->high};
 }
 
 Json FiguresAsJson(const Figures& figures) {
@@ -197,7 +195,7 @@ std::string EvalAsText(const ClosedLoopReport& report,
   }
   out += table.Print(TextTable::kNoWrap);
   out += "\nNoise floor (another 16-bit type, nothing evicted): KL " +
-         FormatSignificant(statistics.Of(report.noise_floor).kl_mean) + "\n";
+         FormatSignificant(statistics.KlMean(report.noise_floor)) + "\n";
   return out;
 }
 

@@ -5,7 +5,6 @@
 #include "cli/eval_report.h"
 #include "cli/open_engine.h"
 #include "cli/prompt_arguments.h"
-#include "options/budget_text.h"
 
 namespace lkv::cli {
 
@@ -20,23 +19,16 @@ void EvalVerb::AddTo(CLI::App& app) {
   AddList(*verb, "--policies", &policies_,
           "Policies, repeat among them, which has the context read twice "
           "[streaming,observed,snapkv,tova,random,lookahead]");
-  const auto add_number = [&](const std::string& name, uint32_t* number,
-                              uint32_t max, const std::string& description) {
-    verb->add_option(name, *number,
-                     description + " [" + std::to_string(*number) + "]")
-        ->type_name("N")
-        ->check(WholeNumber(1, max));
-  };
-  add_number("--windows", &n_windows_, 1000, "Windows of each text");
-  add_number("--context", &context_tokens_, 1u << 20,
-             "Tokens of a window that are read as a prompt");
-  add_number("--forced", &forced_tokens_, 1u << 16,
-             "Tokens of a window that are fed one by one and compared");
+  AddNumber(*verb, "--windows", &n_windows_, 1, 1000, "Windows of each text");
+  AddNumber(*verb, "--context", &context_tokens_, 1, 1u << 20,
+            "Tokens of a window that are read as a prompt");
+  AddNumber(*verb, "--forced", &forced_tokens_, 1, 1u << 16,
+            "Tokens of a window that are fed one by one and compared");
   verb->add_option("--read", reading_,
                    "whole: the context is cut down once it has been read; "
                    "budget: it is read within the budget [whole]")
       ->type_name("HOW")
-      ->check(CLI::IsMember({"whole", "budget"}));
+      ->check(OneOf({"whole", "budget"}));
   config_.AddTo(*verb, ConfigArguments::Offer::kKvType);
   verb->add_flag("--json", json_, "Print one JSON document");
   verb->footer(
@@ -56,14 +48,9 @@ Result<ClosedLoopOptions> EvalVerb::ReadOptions() const {
   ClosedLoopOptions options;
   options.cache = configuration->cache();
   options.policies = policies_;
-  for (const std::string& text : budgets_) {
-    const auto budget = ParseShare(text);
-    if (!budget.ok()) {
-      return InvalidArgument("--budget: " +
-                             std::string(budget.status().message()));
-    }
-    options.budgets.push_back(*budget);
-  }
+  auto budgets = ReadShares("--budget", budgets_);
+  if (!budgets.ok()) return budgets.status();
+  options.budgets = *std::move(budgets);
   options.context_tokens = context_tokens_;
   options.forced_tokens = forced_tokens_;
   options.windows_per_text = n_windows_;

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+
+#include "base/bootstrap.h"
 
 namespace lkv::cli {
 
@@ -11,5 +14,8 @@ using Json = nlohmann::ordered_json;
 
 // Exactly one document, whatever bytes the strings hold, and a line end.
 std::string DumpJson(const Json& document);
+
+// [low, high]; null where there is none.
+Json IntervalAsJson(const std::optional<Interval>& interval);
 
 }  // namespace lkv::cli

@@ -71,24 +71,15 @@ void TraceVerb::AddTo(CLI::App& app) {
       ->type_name("FILE")
       ->required()
       ->check(NamesSomething());
-  const auto add_number = [&](const std::string& name, uint32_t* number,
-                              uint32_t min, uint32_t max,
-                              const std::string& description) {
-    synth
-        ->add_option(name, *number,
-                     description + " [" + std::to_string(*number) + "]")
-        ->type_name("N")
-        ->check(WholeNumber(min, max));
-  };
-  add_number("--steps", &synthetic_.n_steps, 1, kMaxTraceSteps,
-             "Tokens of the text");
-  add_number("--layers", &synthetic_.n_layers, 1, 1024, "Layers");
-  add_number("--topic", &synthetic_.topic_tokens, 0, kMaxTraceSteps,
-             "A new topic begins every so many tokens; 0: never");
-  add_number("--needles", &synthetic_.n_needles, 0, 1024,
-             "Tokens that are asked for once, much later");
-  add_number("--repeat", &synthetic_.block_tokens, 0, kMaxTraceSteps,
-             "The text repeats its first so many tokens; 0: it does not");
+  AddNumber(*synth, "--steps", &synthetic_.n_steps, 1, kMaxTraceSteps,
+            "Tokens of the text");
+  AddNumber(*synth, "--layers", &synthetic_.n_layers, 1, 1024, "Layers");
+  AddNumber(*synth, "--topic", &synthetic_.topic_tokens, 0, kMaxTraceSteps,
+            "A new topic begins every so many tokens; 0: never");
+  AddNumber(*synth, "--needles", &synthetic_.n_needles, 0, 1024,
+            "Tokens that are asked for once, much later");
+  AddNumber(*synth, "--repeat", &synthetic_.block_tokens, 0, kMaxTraceSteps,
+            "The text repeats its first so many tokens; 0: it does not");
   synth
       ->add_option("--seed", synthetic_.seed,
                    "Seed of the weights of its tokens [1]")

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "eval/forced_run.h"
 #include "options/option_table.h"
 #include "policy/repeat_policy.h"
 
@@ -103,7 +104,9 @@ Status RunWindow(Engine& engine, const Window& window, const Setup& setup,
   Result<std::unique_ptr<Sequence>> started = engine.Start(options);
   if (!started.ok()) return started.status();
   Sequence& sequence = **started;
-  if (Status s = sequence.Prefill(window.context, {}, cancelled); !s.ok()) {
+  const ForcedPart context{.prefill = window.context, .decode = {}};
+  if (Status s = RunForced(sequence, {&context, 1}, {}, {}, cancelled);
+      !s.ok()) {
     return s;
   }
   if (setup.rereads) {
@@ -117,14 +120,12 @@ Status RunWindow(Engine& engine, const Window& window, const Setup& setup,
                                setup.cache.budget.share * (n_context + n_new))};
     if (Status s = sequence.ShrinkBudget(budget); !s.ok()) return s;
   }
-  for (size_t i = 0; i < n_new; ++i) {
-    if (cancelled && cancelled()) {
-      return Cancelled("evaluation: stopped on request");
-    }
-    if (Status s = sequence.Decode(window.following[i]); !s.ok()) return s;
-    on_step(i, sequence);
-  }
-  return {};
+  const ForcedPart forced{.prefill = {},
+                          .decode = window.following.first(n_new)};
+  size_t i = 0;
+  return RunForced(
+      sequence, {&forced, 1}, [&](const Sequence& now) { on_step(i++, now); },
+      {}, cancelled);
 }
 
 // Compares a run of a window with the predictions of the full cache.

@@ -61,9 +61,7 @@ LaneTrace::LaneTrace(uint32_t n_steps)
 
 Status LaneTrace::Append(std::span<const uint8_t> records, uint32_t n_steps) {
   CHECK(n_steps_ + n_steps <= value_norm_.size());
-  size_t n_bytes = 0;
-  for (uint32_t i = 0; i < n_steps; ++i)
-    n_bytes += StepRecordBytes(n_steps_ + i);
+  const uint64_t n_bytes = StepRecordsBytes(n_steps_, n_steps);
   if (records.size() != n_bytes) {
     return Corrupt("steps from " + std::to_string(n_steps_) + " on have " +
                    std::to_string(records.size()) + " bytes instead of " +

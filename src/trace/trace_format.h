@@ -46,6 +46,13 @@ inline constexpr size_t StepRecordBytes(uint32_t step) {
          (HasTokenRows(step) ? 2 * n_tokens : 0);
 }
 
+// Of n_steps steps from `first` on.
+inline constexpr uint64_t StepRecordsBytes(uint32_t first, uint32_t n_steps) {
+  uint64_t n_bytes = 0;
+  for (uint32_t i = 0; i < n_steps; ++i) n_bytes += StepRecordBytes(first + i);
+  return n_bytes;
+}
+
 // What was recorded. A trace belongs to one model and one text.
 struct TraceInfo {
   KvShape shape;                 // of the model

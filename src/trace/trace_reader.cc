@@ -15,14 +15,9 @@ namespace {
 constexpr uint32_t kMostLayers = 4096;
 constexpr uint32_t kMostKvHeads = 4096;
 
-// Bytes of the records of one lane: what a file must have before memory is
-// taken for as many steps.
-uint64_t LaneRecordBytes(uint32_t n_steps) {
-  uint64_t n_bytes = 0;
-  for (uint32_t step = 0; step < n_steps; ++step) {
-    n_bytes += StepRecordBytes(step);
-  }
-  return n_bytes;
+// A block without its head.
+std::span<const uint8_t> PayloadOf(const std::vector<uint8_t>& block) {
+  return std::span(block).subspan(kBlockHeadBytes);
 }
 
 // Reads the info's fields. False when they make no sense.
@@ -73,7 +68,7 @@ Status TraceReader::ReadEnds() {
   }
   Result<std::vector<uint8_t>> info = ReadBlock(0);
   if (!info.ok()) return info.status();
-  FieldReader fields(*info);
+  FieldReader fields(PayloadOf(*info));
   if (const uint32_t version = fields.Read<uint32_t>();
       version != kTraceVersion) {
     return Damaged("is of version " + std::to_string(version) +
@@ -94,13 +89,13 @@ Status TraceReader::ReadEnds() {
   }
   Result<std::vector<uint8_t>> index = ReadBlock(index_offset);
   if (!index.ok()) return index.status();
-  FieldReader entries(*index);
+  FieldReader entries(PayloadOf(*index));
   n_steps_ = entries.Read<uint32_t>();
   const uint64_t n_blocks =
       uint64_t{CeilDiv(n_steps_, kSegmentSteps)} * info_.n_lanes();
   if (!entries.ok() || n_steps_ == 0 || n_steps_ > kMaxTraceSteps ||
       entries.n_left() != n_blocks * sizeof(uint64_t) ||
-      LaneRecordBytes(n_steps_) > n_bytes() / info_.n_lanes()) {
+      StepRecordsBytes(0, n_steps_) > n_bytes() / info_.n_lanes()) {
     return Damaged("has an index of another size than its steps");
   }
   block_offsets_.resize(n_blocks);
@@ -113,9 +108,9 @@ Result<std::vector<uint8_t>> TraceReader::ReadBlock(uint64_t offset) const {
   if (offset > n_bytes() || n_bytes() - offset < kBlockHeadBytes) {
     return Damaged(name + " lies outside the file");
   }
-  uint8_t head[kBlockHeadBytes];
-  if (Status s = file_->ReadAt(offset, head); !s.ok()) return s;
-  FieldReader fields(head);
+  std::vector<uint8_t> block(kBlockHeadBytes);
+  if (Status s = file_->ReadAt(offset, block); !s.ok()) return s;
+  FieldReader fields(block);
   const auto magic = fields.Read<uint32_t>();
   const auto crc = fields.Read<uint32_t>();
   const auto payload_bytes = fields.Read<uint64_t>();
@@ -123,12 +118,15 @@ Result<std::vector<uint8_t>> TraceReader::ReadBlock(uint64_t offset) const {
       payload_bytes > n_bytes() - offset - kBlockHeadBytes) {
     return Damaged(name + " is damaged");
   }
-  std::vector<uint8_t> block(kBlockHeadBytes + payload_bytes);
-  if (Status s = file_->ReadAt(offset, block); !s.ok()) return s;
+  block.resize(kBlockHeadBytes + payload_bytes);
+  if (Status s = file_->ReadAt(offset + kBlockHeadBytes,
+                               std::span(block).subspan(kBlockHeadBytes));
+      !s.ok()) {
+    return s;
+  }
   if (Crc32c(std::span(block).subspan(kBlockCheckedAt)) != crc) {
     return Damaged(name + " is damaged (its checksum differs)");
   }
-  block.erase(block.begin(), block.begin() + kBlockHeadBytes);
   return block;
 }
 
@@ -140,7 +138,7 @@ Result<LaneTrace> TraceReader::ReadLane(uint32_t lane) const {
     if (!block.ok()) return block.status();
     const uint32_t n_steps =
         std::min(kSegmentSteps, n_steps_ - trace.n_steps());
-    if (Status s = trace.Append(*block, n_steps); !s.ok()) {
+    if (Status s = trace.Append(PayloadOf(*block), n_steps); !s.ok()) {
       return Damaged(std::string(s.message()));
     }
   }

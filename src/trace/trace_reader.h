@@ -36,7 +36,7 @@ class TraceReader {
       : path_(std::move(path)), file_(std::move(file)) {}
 
   Status ReadEnds();
-  // Checks head and payload of the block at `offset`.
+  // The block at `offset`, head and payload, both checked.
   Result<std::vector<uint8_t>> ReadBlock(uint64_t offset) const;
   Status Damaged(const std::string& what) const;
 
