@@ -148,6 +148,8 @@ Status Sequence::Decode(int32_t token) {
 
 std::span<const float> Sequence::logits() const { return state_->logits; }
 
+Status Sequence::CheckWhole() const { return state_->CheckWhole(); }
+
 uint32_t Sequence::n_tokens() const { return state_->n_tokens; }
 
 uint32_t Sequence::max_tokens() const { return state_->max_tokens; }

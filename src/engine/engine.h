@@ -74,6 +74,9 @@ class Sequence {
   // [vocab_size], of the newest token; zeros before the first.
   std::span<const float> logits() const;
   uint32_t n_tokens() const;
+  // kInvalidArgument once it was stopped within a step: it takes no more
+  // tokens.
+  Status CheckWhole() const;
   // Most tokens it may hold: what its admission asked for.
   uint32_t max_tokens() const;
   SequenceStats stats() const;

@@ -4,14 +4,9 @@
 #include <memory>
 
 #include "base/check.h"
+#include "policy/heavy_hitters.h"
 
 namespace lkv {
-namespace {
-
-// The share of contestable mass that the top-k set covers.
-constexpr double kTopkCoverage = 0.9;
-
-}  // namespace
 
 void ResidencyLog::Record(const Sequence& sequence) {
   std::vector<std::vector<uint32_t>> resident;
@@ -105,7 +100,7 @@ void HitRateMeter::OnAttention(const AttentionSample& sample) {
     double covered = 0;
     size_t n_set = 0, n_hit = 0;
     while (n_set < std::min(n_max, lane.order.size()) &&
-           covered < kTopkCoverage * contestable) {
+           covered < kUsedMassShare * contestable) {
       const uint32_t pos = lane.order[n_set++];
       covered += mass[pos];
       if (log.IsResident(at, lane_id, pos)) ++n_hit;

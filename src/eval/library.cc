@@ -88,8 +88,6 @@ struct Session::State {
   std::vector<int32_t> pending;       // drawn, but not in the cache yet
   // A call is under way, from whose callbacks others may come.
   bool is_busy = false;
-  // Cancelled within a prompt: the cache holds a part of it.
-  bool is_cut = false;
   Status CheckIdle() const {
     if (!is_busy) return Status();
     return InvalidArgument(
@@ -147,11 +145,9 @@ Result<Reply> Session::State::Generate(std::string_view prompt,
                                        const GenerateOptions& options,
                                        const TextCallback& on_text,
                                        const CancelCallback& cancelled) {
-  if (is_cut) {
-    return InvalidArgument(
-        "session: was cancelled within a prompt; start a new one");
-  }
   if (Status s = AdmitIfNone(); !s.ok()) return s;
+  // A chat would admit a sequence anew for its first message.
+  if (Status s = sequence->CheckWhole(); !s.ok()) return s;
   if (Status s =
           CheckTextLength(engine->tokenizer(), prompt, sequence->max_tokens());
       !s.ok()) {
@@ -174,8 +170,7 @@ Result<Reply> Session::State::Generate(std::string_view prompt,
   if (!generation.ok()) return generation.status();
 
   const size_t n_fed = sequence->n_tokens() - n_before;
-  is_cut = n_fed < feed.size();
-  if (!is_cut) {
+  if (n_fed >= feed.size()) {  // else cancelled within the prompt
     const std::span<const int32_t> drawn(generation->tokens);
     const auto decoded = drawn.first(n_fed - feed.size());
     const auto not_fed = drawn.subspan(decoded.size());

@@ -6,17 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include "base/byte_text.h"
+#include "base/errno_text.h"
 
 namespace lkv {
 namespace {
-
-std::string ErrnoText(int error) {
-  return std::generic_category().message(error);
-}
 
 struct FileDescriptor {
   int fd;

@@ -5,18 +5,14 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "base/errno_text.h"
 #include "io/file_system.h"
 
 namespace lkv {
 namespace {
-
-std::string ErrnoText(int error) {
-  return std::generic_category().message(error);
-}
 
 // An open file of the system, closed at the end.
 class Descriptor {

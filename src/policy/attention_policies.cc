@@ -20,8 +20,7 @@ void ObservedPolicy::AddSlots(uint32_t lane, uint32_t n,
   H2oPolicy::AddSlots(lane, n, value_norms, value_distances);
   uint32_t* birth_pos = birth_pos_.of(lane);
   for (uint32_t slot = first_slot; slot < first_slot + n; ++slot) {
-    birth_pos[slot] =
-        pages_.first_pos(lane, slot / kPageTokens) + slot % kPageTokens;
+    birth_pos[slot] = pages_.PositionWritten(lane, slot);
   }
 }
 

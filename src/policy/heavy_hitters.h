@@ -19,6 +19,9 @@ struct HeavyHitters {
   uint32_t count() const { return n_above + n_at_threshold; }
 };
 
+// What "most" is for the baselines that count uses and for hit rates.
+inline constexpr double kUsedMassShare = 0.9;
+
 // Masses are >= 0 and finite, 0 < share < 1. A set of zero mass, or
 // max_count 0, has no heavy hitters. Requires scratch.size() >= mass.size().
 // Pure; O(n).

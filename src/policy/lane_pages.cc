@@ -42,9 +42,7 @@ void LanePages::CheckSees(const LaneObservation& observation) const {
   CHECK(observation.n_slots <= n_slots_[observation.lane]);
   if (observation.n_slots == 0) return;
   uint32_t newest = observation.n_slots - 1;
-  CHECK(first_pos(observation.lane, newest / kPageTokens) +
-            newest % kPageTokens <=
-        observation.query_pos);
+  CHECK(PositionWritten(observation.lane, newest) <= observation.query_pos);
 }
 
 }  // namespace lkv

@@ -99,6 +99,11 @@ class LanePages {
   uint32_t first_pos(uint32_t lane, uint32_t index) const {
     return first_pos_.of(lane)[index];
   }
+  // Position that a slot was written with: while its page holds what it was
+  // opened for.
+  uint32_t PositionWritten(uint32_t lane, uint32_t slot) const {
+    return first_pos(lane, slot / kPageTokens) + slot % kPageTokens;
+  }
   // Filled slots of one page, 0 .. kPageTokens.
   uint32_t slots_in_page(uint32_t lane, uint32_t index) const;
 

@@ -8,13 +8,6 @@
 #include "policy/scorer.h"
 
 namespace lkv {
-namespace {
-
-// Largest finite half: a larger value statistic still wins every comparison.
-constexpr float kMaxF16 = 65504;
-
-}  // namespace
-
 LookaheadPolicy::LookaheadPolicy(const CacheOptions& options,
                                  const PolicyCapacity& capacity,
                                  const KernelTable& kernels)

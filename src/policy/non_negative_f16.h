@@ -7,6 +7,9 @@
 
 namespace lkv {
 
+// The largest finite half: what a larger statistic is stored as.
+inline constexpr float kMaxF16 = 65504;
+
 // out[i] = half[i] for finite halves without sign. Without branches, the choice
 // between the two cases made on bits, so that compilers turn the loop into
 // vector code: scoring reads two halves per slot, and one call or jump per half

@@ -10,7 +10,7 @@ void RepeatPolicy::AddSlots(uint32_t lane, uint32_t n,
   const uint32_t first_slot = pages_.AddSlots(lane, n);
   uint32_t* pos = pos_.of(lane);
   for (uint32_t slot = first_slot; slot < first_slot + n; ++slot) {
-    pos[slot] = pages_.first_pos(lane, slot / kPageTokens) + slot % kPageTokens;
+    pos[slot] = pages_.PositionWritten(lane, slot);
   }
 }
 

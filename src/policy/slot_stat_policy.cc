@@ -16,8 +16,7 @@ void SlotStatPolicy::AddSlots(uint32_t lane, uint32_t n,
   const uint32_t first_slot = pages_.AddSlots(lane, n);
   float* stat = stat_.of(lane);
   for (uint32_t slot = first_slot; slot < first_slot + n; ++slot) {
-    stat[slot] = InitialStat(
-        lane, pages_.first_pos(lane, slot / kPageTokens) + slot % kPageTokens);
+    stat[slot] = InitialStat(lane, pages_.PositionWritten(lane, slot));
   }
 }
 

@@ -13,7 +13,6 @@ namespace lkv {
 
 class UsePolicy : public SlotStatPolicy {
  public:
-  static constexpr double kUsedMassShare = 0.9;
   static constexpr double kUsedSlotShare = 0.1;
 
   size_t bytes_per_page() const override {

@@ -5,10 +5,10 @@
 #include <exception>
 #include <mutex>
 #include <string_view>
-#include <system_error>
 #include <unordered_set>
 #include <vector>
 
+#include "base/errno_text.h"
 #include "gguf.h"
 
 namespace lkv {
@@ -191,8 +191,7 @@ Result<VocabularyModel> LoadVocabulary(const std::string& path) {
   first_error.clear();
   File file(std::fopen(path.c_str(), "rb"), &std::fclose);
   if (file == nullptr) {
-    return NotFound(path + ": cannot be opened (" +
-                    std::generic_category().message(errno) +
+    return NotFound(path + ": cannot be opened (" + ErrnoText(errno) +
                     "); check the path and its permissions");
   }
   GgufContext gguf(

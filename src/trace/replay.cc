@@ -12,9 +12,6 @@
 namespace lkv {
 namespace {
 
-// The share of contestable mass that the top-k set covers.
-constexpr double kTopkCoverage = 0.9;
-
 double Ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 // Adds up what a cache had of the steps' attention.
@@ -64,7 +61,7 @@ void Meter::MeasureTokens(uint32_t step,
       kPageTokens * static_cast<uint32_t>(std::accumulate(
                         &is_resident[range.begin], &is_resident[range.end], 0));
   const float* mass = trace_.tokens(step).mean + begin;
-  HeavyHitters needed = FindHeavyHitters({mass, n_tokens}, kTopkCoverage,
+  HeavyHitters needed = FindHeavyHitters({mass, n_tokens}, kUsedMassShare,
                                          std::max(1u, n_resident), scratch_);
   if (needed.count() == 0) return;
   const uint32_t n_needed = needed.count();

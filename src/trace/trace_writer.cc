@@ -7,6 +7,7 @@
 #include "io/byte_fields.h"
 #include "io/crc32c.h"
 #include "kernels/kernel_table.h"
+#include "policy/non_negative_f16.h"
 #include "trace/block_layout.h"
 #include "trace/unsigned_f8.h"
 
@@ -18,8 +19,6 @@ std::vector<uint8_t> NewBlock() {
 }
 
 void AppendF16(std::vector<uint8_t>& bytes, const float* values, uint32_t n) {
-  // Statistics of values have no bound; a half has.
-  constexpr float kMaxF16 = 65504;
   for (uint32_t i = 0; i < n; ++i) {
     AppendField(bytes, F32ToF16(std::min(values[i], kMaxF16)));
   }
