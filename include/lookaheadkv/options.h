@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace lkv {
 
@@ -45,6 +46,8 @@ enum class ScoreName { kOutputError, kValueNorm };
 enum class ChangeMetric { kJensenShannon, kKullbackLeibler };
 enum class KvTypeName { kF16, kBF16, kInt8 };
 enum class LaneSpreadMode {
+  kAuto,   // kScore for the look-ahead policy, whose scores of different lanes
+           // can be compared; kEqual for the others
   kEqual,  // every lane may hold the same number of pages
   kMass,   // in proportion to the lane's contestable attention mass
   kScore,  // as many as it has of the tokens with the highest scores
@@ -92,7 +95,11 @@ struct CacheOptions {
   EvictionRule eviction_rule = EvictionRule::kSizeAware;
   ScoreName score = ScoreName::kOutputError;
   double score_threshold_percentile = 50;  // of the scores at warm-up's end
-  uint32_t prediction_steps = 4;           // 1..64; the source: 4..12
+  // What forecasts attention: "auto" (a network trained for the model where the
+  // program has one, else "ema"), "mlp" (that network, or an error), "ema" (a
+  // moving average alone), or the path of a .gguf file from `lkv train`.
+  std::string predictor = "auto";
+  uint32_t prediction_steps = 4;  // 1..64; the source: 4..12
   double temporal_decay = 0.9;  // kValueNorm; without effect on a flat forecast
   uint32_t warmup_tokens = 0;
   uint32_t sink_tokens = 4;
@@ -103,8 +110,8 @@ struct CacheOptions {
   uint64_t seed = 0;  // of the random policy
 
   // How the pages of a sequence are shared among its lanes.
-  LaneSpreadMode lane_spread = LaneSpreadMode::kEqual;
-  EvictionUnit unit = EvictionUnit::kPage;
+  LaneSpreadMode lane_spread = LaneSpreadMode::kAuto;
+  EvictionUnit unit = EvictionUnit::kRepack;
 };
 
 }  // namespace lkv

@@ -20,7 +20,8 @@ std::unique_ptr<EvictionPolicy> MakePolicy(const SequenceOptions& options,
                                            const KernelTable& kernels) {
   return options.make_policy
              ? options.make_policy(capacity)
-             : MakeEvictionPolicy(options.cache, capacity, kernels);
+             : MakeEvictionPolicy(options.cache, capacity, kernels,
+                                  {.network = options.predictor.get()});
 }
 
 // Whether the window of a sequence can move at all; only then is the pattern
@@ -148,7 +149,7 @@ CachedSequence::Judge::Judge(const KvShape& shape, const KernelTable& kernels,
           {.n_lanes = shape.n_lanes(), .pages_per_lane = plan.pages_per_lane},
           kernels)),
       detector(MakeDetector(shape, options.cache, plan)),
-      spread({.mode = options.cache.lane_spread,
+      spread({.mode = SpreadModeOf(options.cache),
               .n_lanes = shape.n_lanes(),
               .n_dense_lanes = plan.n_dense_lanes,
               // One page short of what a lane may hold, which it opens next.
@@ -267,6 +268,7 @@ SequenceStats CachedSequence::Stats() const {
         n_lanes;
     stats.window_tokens = judge_->evictor.window_tokens();
     stats.pattern_change = judge_->evictor.pattern_change();
+    stats.has_network = judge_->policy->has_network();
   }
   return stats;
 }

@@ -98,7 +98,7 @@ Status Evictor::MakeRoom(uint32_t n_tokens, uint32_t pages_to_open,
 
 void Evictor::EvictDownTo(uint32_t n_tokens, uint32_t pages_to_open,
                           PlanScratch& scratch) {
-  if (options_.lane_spread == LaneSpreadMode::kScore) {
+  if (SpreadModeOf(options_) == LaneSpreadMode::kScore) {
     LevelLanes(n_tokens, scratch);
   }
   for (uint32_t lane = plan_.n_dense_lanes; lane < shape_.n_lanes(); ++lane) {

@@ -58,6 +58,9 @@ struct SequenceOptions {
   // Makes the policy; empty: the one that cache.policy names.
   std::function<std::unique_ptr<EvictionPolicy>(const PolicyCapacity&)>
       make_policy = {};
+  // What the look-ahead policy forecasts by, one lane of it for each of the
+  // cache; nullptr: by its moving average alone.
+  std::shared_ptr<const HistoryNetwork> predictor = nullptr;
 };
 
 // Element type of the pages that a sequence with these options has.
@@ -94,6 +97,7 @@ struct SequenceStats {
   uint64_t evicted_tokens = 0;        // token-lanes / lanes, rounded
   uint32_t window_tokens = 0;         // the controller's target now
   double pattern_change = 0;          // smoothed, nats
+  bool has_network = false;           // a trained one forecasts attention
 };
 
 // One observed query of one lane, as the observer sees it.

@@ -18,6 +18,9 @@ inline SequenceOptions Small(PolicyName policy, Budget budget) {
   options.cache.policy = policy;
   options.cache.budget = budget;
   options.cache.recent_tokens = 32;
+  // What is simple to foretell: whole pages leave, as many of every lane.
+  options.cache.unit = EvictionUnit::kPage;
+  options.cache.lane_spread = LaneSpreadMode::kEqual;
   options.prompt_tokens = 700;
   options.max_new_tokens = 300;
   return options;

@@ -6,6 +6,7 @@
 #include "cli/number_text.h"
 #include "cli/text_table.h"
 #include "engine/kernel_choice.h"
+#include "engine/predictors.h"
 
 namespace lkv::cli {
 namespace {
@@ -85,7 +86,7 @@ Result<ComparisonOptions> BenchPoliciesVerb::ReadOptions() const {
 }
 
 ExitCode BenchPoliciesVerb::Run(Output& out, Interrupt& interrupt) const {
-  const auto options = ReadOptions();
+  auto options = ReadOptions();
   if (!options.ok()) return out.Fail(options.status());
   const auto kernels = ChooseKernels();
   if (!kernels.ok()) return out.Fail(kernels.status());
@@ -97,6 +98,11 @@ ExitCode BenchPoliciesVerb::Run(Output& out, Interrupt& interrupt) const {
     if (!trace.ok()) return out.Fail(trace.status());
     traces.push_back(*std::move(trace));
   }
+  const TraceInfo& info = traces.front().info();
+  Predictors predictors(info.model, info.shape.n_lanes());
+  const auto predictor = predictors.Find(options->cache.predictor);
+  if (!predictor.ok()) return out.Fail(predictor.status());
+  options->predictor = predictor->get();
   interrupt.SetFlag();
   Progress progress("replay");
   const auto rows = ComparePolicies(

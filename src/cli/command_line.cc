@@ -19,6 +19,7 @@
 #include "cli/parse_error.h"
 #include "cli/run_verb.h"
 #include "cli/trace_verb.h"
+#include "cli/train_verb.h"
 #include "engine/admission.h"
 
 namespace lkv::cli {
@@ -63,6 +64,7 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
   BenchVerb bench;
   EvalVerb eval;
   TraceVerb trace;
+  TrainVerb train;
   ConfigVerb config;
   run.AddTo(app);
   chat.AddTo(app);
@@ -70,6 +72,7 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
   bench.AddTo(app);
   eval.AddTo(app);
   trace.AddTo(app);
+  train.AddTo(app);
   config.AddTo(app);
   RefuseValuesOfFlags(app);
 
@@ -95,6 +98,7 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
     if (app.got_subcommand("bench")) return bench.Run(out, interrupt);
     if (app.got_subcommand("eval")) return eval.Run(out, interrupt);
     if (app.got_subcommand("trace")) return trace.Run(out, interrupt);
+    if (app.got_subcommand("train")) return train.Run(out, interrupt);
     return config.Run(out);
   };
   // The engine reports a lack of memory as a Status; a verb's own arrays and

@@ -35,6 +35,14 @@ std::string ValueOf(const char* key, const CacheOptions& cache) {
   return FormatOption(*FindOption(key), cache);
 }
 
+// What forecast attention: null where nothing did.
+Json PredictorAsJson(const GenerationReport& report) {
+  if (report.cache.policy != PolicyName::kLookahead || !report.cache.enabled) {
+    return {};
+  }
+  return report.generation.kv.has_network ? "mlp" : "ema";
+}
+
 }  // namespace
 
 Json StepsAsJson(const StepPercentiles& step) {
@@ -75,6 +83,7 @@ Json ReportAsJson(const GenerationReport& report) {
             {"policy_share", g.times.PolicyShare()}}},
           {"kv",
            {{"policy", ValueOf("policy", report.cache)},
+            {"predictor", PredictorAsJson(report)},
             {"kv_type", ValueOf("kv_type", report.cache)},
             {"budget_bytes", kv.budget_bytes},
             {"resident_bytes_max", kv.resident_bytes_max},
@@ -112,8 +121,10 @@ std::string ReportAsText(const GenerationReport& report) {
            FormatPercent(times.PolicyShare()) + " of it\n";
   }
 
-  out += "kv cache   " + ValueOf("policy", report.cache) + ", " +
-         ValueOf("kv_type", report.cache) + ", budget " +
+  const Json predictor = PredictorAsJson(report);
+  out += "kv cache   " + ValueOf("policy", report.cache) +
+         (predictor.is_null() ? "" : " by " + predictor.get<std::string>()) +
+         ", " + ValueOf("kv_type", report.cache) + ", budget " +
          ValueOf("budget", report.cache) + " = " +
          FormatBytes(kv.budget_bytes) + "\n";
   out += "           " + FormatBytes(kv.resident_bytes_max) +

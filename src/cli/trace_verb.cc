@@ -19,7 +19,7 @@ Json InfoAsJson(const TraceReader& trace) {
   return {{"sequences", 1},           {"tokens", trace.n_steps()},
           {"layers", info.layers},    {"kv_heads", info.shape.n_kv_heads},
           {"bytes", trace.n_bytes()}, {"model", info.model},
-          {"text", info.text}};
+          {"text", info.text},        {"reread", trace.has_reread()}};
 }
 
 std::string InfoAsText(const TraceReader& trace) {
@@ -28,7 +28,8 @@ std::string InfoAsText(const TraceReader& trace) {
          FormatCount(info.layers.size(), "layer") + " of " +
          std::to_string(info.shape.n_layers) + ", " +
          FormatCount(info.shape.n_kv_heads, "KV head") +
-         " each: " + FormatCount(info.n_lanes(), "lane") + "\n" + "model " +
+         " each: " + FormatCount(info.n_lanes(), "lane") + "\n" +
+         (trace.has_reread() ? "with a second reading\n" : "") + "model " +
          info.model.substr(0, 16) + "\n" + FormatBytes(trace.n_bytes()) + "\n";
 }
 
@@ -58,6 +59,9 @@ void TraceVerb::AddTo(CLI::App& app) {
       ->check(WholeNumber(1, kMaxTraceSteps));
   AddList(*record, "--layers", &layers_, 0, 4095,
           "Layers to record, ascending; default: all");
+  record->add_flag("--reread", reread_,
+                   "Have the model read the text a second time and record "
+                   "what it looks at then; lkv train learns from that");
   record->add_flag("--json", json_, "Print one JSON document");
   record->footer(
       "Activations are 16 bit. 4,096 tokens of 90 lanes (layers times KV\n"
@@ -119,7 +123,10 @@ ExitCode TraceVerb::Record(Output& out, Interrupt& interrupt) const {
   Progress progress("trace");
   const auto recorded = RecordTrace(
       LocalFileSystem(), **engine, tokens,
-      {.path = trace_file_, .text = text_file_, .layers = layers_},
+      {.path = trace_file_,
+       .text = text_file_,
+       .layers = layers_,
+       .reread = reread_},
       [&](uint32_t n_done) { progress.Show(n_done, tokens.size()); },
       [&] { return interrupt.Requested(); });
   progress.Erase();

@@ -31,6 +31,7 @@ class TraceVerb {
   std::string trace_file_;
   std::optional<uint32_t> n_steps_;
   std::vector<uint32_t> layers_;
+  bool reread_ = false;
   SyntheticTraceOptions synthetic_;
   bool json_ = false;
 };

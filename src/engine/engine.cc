@@ -236,6 +236,20 @@ Status Engine::State::CheckSequencesFit() const {
                    ReadMemoryLeft());
 }
 
+Result<SequenceOptions> Engine::State::WithPredictor(
+    const SequenceOptions& options) {
+  SequenceOptions complete = options;
+  if (options.make_policy || options.predictor != nullptr ||
+      options.cache.policy != PolicyName::kLookahead) {
+    return complete;
+  }
+  Result<std::shared_ptr<const HistoryNetwork>> network =
+      predictors->Find(options.cache.predictor);
+  if (!network.ok()) return network.status();
+  complete.predictor = *std::move(network);
+  return complete;
+}
+
 Result<std::unique_ptr<Sequence>> Engine::Start(
     const SequenceOptions& options) {
   if (Status s = CheckLength(architecture(), state_->ctx_tokens, options);
@@ -245,6 +259,8 @@ Result<std::unique_ptr<Sequence>> Engine::Start(
   if (Status s = state_->CheckUsable(); !s.ok()) return s;
   return CatchRefusedMemory(
       "sequence", [&]() -> Result<std::unique_ptr<Sequence>> {
+        Result<SequenceOptions> complete = state_->WithPredictor(options);
+        if (!complete.ok()) return complete.status();
         auto state = std::make_unique<Sequence::State>();
         state->engine = state_.get();
         state->text_tokens = options.prompt_tokens + options.max_new_tokens;
@@ -253,7 +269,7 @@ Result<std::unique_ptr<Sequence>> Engine::Start(
         state->times.step_us.reserve(
             std::min<size_t>(options.max_new_tokens, kReservedSteps));
         return Admit(std::move(state),
-                     [&] { return state_->cache->AddSequence(options); });
+                     [&] { return state_->cache->AddSequence(*complete); });
       });
 }
 

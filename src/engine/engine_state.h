@@ -10,6 +10,7 @@
 #include "base/thread_team.h"
 #include "cache/paged_kv_cache.h"
 #include "engine/engine.h"
+#include "engine/predictors.h"
 #include "model/executor.h"
 #include "text/tokenizer.h"
 
@@ -33,6 +34,7 @@ struct Engine::State {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<Executor> executor;
   std::unique_ptr<PagedKvCache> cache;
+  std::unique_ptr<Predictors> predictors;
 
   uint32_t ctx_tokens = 0;          // longest sequence
   std::vector<int32_t> end_tokens;  // all that end a text
@@ -51,6 +53,9 @@ struct Engine::State {
   // parts no longer fit each other, and no step may run.
   bool cache_is_torn = false;
   Status CheckUsable() const;  // kOutOfMemory when cache_is_torn
+
+  // With what `cache.predictor` names, where the policy wants one.
+  Result<SequenceOptions> WithPredictor(const SequenceOptions& options);
 
   // kOutOfMemory unless all sequences can fill their budgets, or hold the texts
   // announced, in the memory that the machine leaves.

@@ -125,6 +125,8 @@ Result<std::unique_ptr<Engine::State>> Load(const EngineOptions& options) {
   auto state = std::make_unique<Engine::State>();
   state->ctx_tokens = *ctx_tokens;
   state->model_fingerprint = (*file)->Fingerprint();
+  state->predictors = std::make_unique<Predictors>(
+      state->model_fingerprint, architecture->kv_shape().n_lanes());
   state->team = *std::move(team);
   CpuExecutorOptions executor;
   executor.kernels = *kernels;
@@ -163,6 +165,8 @@ Result<std::unique_ptr<Engine::State>> Load(const EngineOptions& options) {
   if (options.first_sequence) {
     Result<SequenceOptions> first =
         options.first_sequence(*state->tokenizer, *ctx_tokens);
+    if (!first.ok()) return first.status();
+    first = state->WithPredictor(*first);
     if (!first.ok()) return first.status();
     if (Status s = CheckLength(*architecture, *ctx_tokens, *first); !s.ok()) {
       return s;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "eval/forced_run.h"
+#include "eval/reread.h"
 #include "options/option_table.h"
 #include "policy/repeat_policy.h"
 
@@ -42,53 +43,56 @@ std::vector<Window> WindowsOf(const ClosedLoopText& text,
   return windows;
 }
 
-// Watches a text that is read again behind itself.
-class RereadObserver final : public AttentionObserver {
- public:
-  RereadObserver(const KvShape& shape, RereadScores& scores)
-      : shape_(shape), scores_(scores) {}
-  void OnAttention(const AttentionSample& sample) override {
-    scores_.Observe(shape_.LaneOf(sample.layer, sample.kv_head),
-                    sample.mass_max);
-  }
-  bool WatchesAll() const override { return true; }
-
- private:
-  const KvShape shape_;
-  RereadScores& scores_;
-};
-
-// Has the model read the context once more, on a fork that goes away again.
-Status Reread(Engine& engine, const Sequence& sequence,
-              std::span<const int32_t> context, RereadScores& scores,
-              const std::function<bool()>& cancelled) {
-  Result<std::unique_ptr<Sequence>> fork = engine.Fork(sequence);
-  if (!fork.ok()) return fork.status();
-  RereadObserver observer(engine.architecture().kv_shape(), scores);
-  engine.SetObserver(&observer);
-  const Status status = (*fork)->Prefill(context, {}, cancelled);
-  engine.SetObserver(nullptr);
-  return status;
-}
-
-// How a row is run.
+// How the rows of one policy are run.
 struct Setup {
-  CacheOptions cache;  // with the row's budget
+  CacheOptions cache;  // the budget is a row's
   ContextReading reading = ContextReading::kWhole;
   bool rereads = false;  // the policy is `repeat`
 };
 
-// Runs one window; the budget holds from where `reading` says. `on_step` is
-// called behind each forced token.
+// Told the logits behind forced token i.
+using OnStep = std::function<void(size_t i, std::span<const float> logits)>;
+
+Status FeedForced(Sequence& sequence, std::span<const int32_t> tokens,
+                  const OnStep& on_step,
+                  const std::function<bool()>& cancelled) {
+  const ForcedPart forced{.prefill = {}, .decode = tokens};
+  size_t i = 0;
+  return RunForced(
+      sequence, {&forced, 1},
+      [&](const Sequence& now) { on_step(i++, now.logits()); }, {}, cancelled);
+}
+
+// Runs one window within each of `budgets`, shares of the window; on_step(b)
+// is told what follows within budget b. A context that is read whole is read
+// once, and a fork of it cut down to each budget.
 Status RunWindow(Engine& engine, const Window& window, const Setup& setup,
-                 const std::function<void(size_t, const Sequence&)>& on_step,
+                 std::span<const double> budgets,
+                 const std::function<OnStep(size_t)>& on_step,
                  const std::function<bool()>& cancelled) {
   const uint32_t n_context = static_cast<uint32_t>(window.context.size());
   const uint32_t n_new = static_cast<uint32_t>(window.following.size() - 1);
+  const std::span<const int32_t> forced = window.following.first(n_new);
+  const ForcedPart context{.prefill = window.context, .decode = {}};
   SequenceOptions options;
   options.cache = setup.cache;
   options.prompt_tokens = n_context;
   options.max_new_tokens = n_new;
+  if (setup.reading == ContextReading::kWithinBudget) {
+    for (size_t b = 0; b < budgets.size(); ++b) {
+      options.cache.budget = {.kind = Budget::Kind::kShare,
+                              .share = budgets[b]};
+      Result<std::unique_ptr<Sequence>> sequence =
+          StartAndRunForced(engine, {&context, 1}, options, {}, {}, cancelled);
+      if (!sequence.ok()) return sequence.status();
+      if (Status s = FeedForced(**sequence, forced, on_step(b), cancelled);
+          !s.ok()) {
+        return s;
+      }
+    }
+    return {};
+  }
+  options.cache.budget = Budget();
   RereadScores scores(
       setup.rereads ? engine.architecture().kv_shape().n_lanes() : 0,
       n_context);
@@ -98,49 +102,39 @@ Status RunWindow(Engine& engine, const Window& window, const Setup& setup,
       return std::make_unique<RepeatPolicy>(scores, capacity);
     };
   }
-  const bool shrinks = setup.reading == ContextReading::kWhole &&
-                       setup.cache.policy != PolicyName::kFull;
-  if (shrinks) options.cache.budget = Budget();
-  Result<std::unique_ptr<Sequence>> started = engine.Start(options);
-  if (!started.ok()) return started.status();
-  Sequence& sequence = **started;
-  const ForcedPart context{.prefill = window.context, .decode = {}};
-  if (Status s = RunForced(sequence, {&context, 1}, {}, {}, cancelled);
-      !s.ok()) {
-    return s;
-  }
+  Result<std::unique_ptr<Sequence>> whole =
+      StartAndRunForced(engine, {&context, 1}, options, {}, {}, cancelled);
+  if (!whole.ok()) return whole.status();
   if (setup.rereads) {
-    Status s = Reread(engine, sequence, window.context, scores, cancelled);
+    Result<std::unique_ptr<Sequence>> fork = engine.Fork(**whole);
+    if (!fork.ok()) return fork.status();
+    Status s = Reread(engine, **fork, window.context, scores, cancelled);
     if (!s.ok()) return s;
   }
-  if (shrinks) {
+  for (size_t b = 0; b < budgets.size(); ++b) {
+    Result<std::unique_ptr<Sequence>> fork = engine.Fork(**whole);
+    if (!fork.ok()) return fork.status();
     // In tokens of the window, whatever was announced for a second reading.
-    const Budget budget = {.kind = Budget::Kind::kTokens,
-                           .amount = static_cast<uint64_t>(
-                               setup.cache.budget.share * (n_context + n_new))};
-    if (Status s = sequence.ShrinkBudget(budget); !s.ok()) return s;
+    const Budget budget = {
+        .kind = Budget::Kind::kTokens,
+        .amount = static_cast<uint64_t>(budgets[b] * (n_context + n_new))};
+    if (Status s = (*fork)->ShrinkBudget(budget); !s.ok()) return s;
+    if (Status s = FeedForced(**fork, forced, on_step(b), cancelled); !s.ok()) {
+      return s;
+    }
   }
-  const ForcedPart forced{.prefill = {},
-                          .decode = window.following.first(n_new)};
-  size_t i = 0;
-  return RunForced(
-      sequence, {&forced, 1}, [&](const Sequence& now) { on_step(i++, now); },
-      {}, cancelled);
+  return {};
 }
 
-// Compares a run of a window with the predictions of the full cache.
-Result<Fidelity> CompareWindow(Engine& engine, const Window& window,
-                               const Setup& setup, const Predictions& full,
-                               const std::function<bool()>& cancelled) {
-  FidelityMeter meter;
-  const Status status = RunWindow(
-      engine, window, setup,
-      [&](size_t i, const Sequence& sequence) {
-        meter.Add(full[i], sequence.logits(), window.following[i + 1]);
-      },
-      cancelled);
-  if (!status.ok()) return status;
-  return meter.Result();
+// Runs one window with everything kept.
+Status RunWholeWindow(Engine& engine, const Window& window,
+                      const CacheOptions& cache, const OnStep& on_step,
+                      const std::function<bool()>& cancelled) {
+  const double everything = 1;
+  return RunWindow(
+      engine, window,
+      {.cache = cache, .reading = ContextReading::kWithinBudget},
+      {&everything, 1}, [&](size_t) { return on_step; }, cancelled);
 }
 
 Status CheckTexts(std::span<const ClosedLoopText> texts,
@@ -158,30 +152,47 @@ Status CheckTexts(std::span<const ClosedLoopText> texts,
   return {};
 }
 
-// By budget, then policy.
 Result<std::vector<Setup>> SetupsOf(const ClosedLoopOptions& options) {
   std::vector<Setup> setups;
-  for (double budget : options.budgets) {
-    for (const std::string& policy : options.policies) {
-      Setup setup{.cache = options.cache, .reading = options.reading};
-      if (policy == kRepeat) {
-        if (options.reading == ContextReading::kWithinBudget) {
-          return InvalidArgument(
-              "policy: repeat needs the whole context; read it whole");
-        }
-        setup.rereads = true;
-        setup.cache.policy = PolicyName::kLookahead;
-      } else if (Status s =
-                     SetOption(*FindOption("policy"), policy, &setup.cache);
-                 !s.ok()) {
-        return s;
+  for (const std::string& policy : options.policies) {
+    Setup setup{.cache = options.cache, .reading = options.reading};
+    if (policy == kRepeat) {
+      if (options.reading == ContextReading::kWithinBudget) {
+        return InvalidArgument(
+            "policy: repeat needs the whole context; read it whole");
       }
-      setup.cache.budget = {.kind = Budget::Kind::kShare, .share = budget};
-      setups.push_back(setup);
+      setup.rereads = true;
+      setup.cache.policy = PolicyName::kLookahead;
+    } else if (Status s =
+                   SetOption(*FindOption("policy"), policy, &setup.cache);
+               !s.ok()) {
+      return s;
     }
+    // What keeps everything cannot be cut down.
+    if (setup.cache.policy == PolicyName::kFull) {
+      setup.reading = ContextReading::kWithinBudget;
+    }
+    setups.push_back(setup);
   }
   return setups;
 }
+
+// Compares predictions with those of the full cache, window by window.
+class Comparison {
+ public:
+  Comparison(const Window& window, const Predictions& full)
+      : window_(window), full_(full) {}
+
+  OnStep Into(FidelityMeter& meter) const {
+    return [this, &meter](size_t i, std::span<const float> logits) {
+      meter.Add(full_[i], logits, window_.following[i + 1]);
+    };
+  }
+
+ private:
+  const Window& window_;
+  const Predictions& full_;
+};
 
 }  // namespace
 
@@ -193,26 +204,26 @@ Result<ClosedLoopReport> RunClosedLoop(
   if (Status s = CheckTexts(texts, options); !s.ok()) return s;
   Result<std::vector<Setup>> setups = SetupsOf(options);
   if (!setups.ok()) return setups.status();
-  Setup full{.cache = options.cache, .reading = options.reading};
-  full.cache.policy = PolicyName::kFull;
-  full.cache.budget = Budget();
-  Setup rounded = full;
-  rounded.cache.kv_type = full.cache.kv_type == KvTypeName::kBF16
-                              ? KvTypeName::kF16
-                              : KvTypeName::kBF16;
+  CacheOptions full = options.cache;
+  full.policy = PolicyName::kFull;
+  CacheOptions rounded = full;
+  rounded.kv_type =
+      full.kv_type == KvTypeName::kBF16 ? KvTypeName::kF16 : KvTypeName::kBF16;
 
   ClosedLoopReport report;
-  for (size_t i = 0; i < setups->size(); ++i) {
-    report.rows.push_back(
-        {.policy = options.policies[i % options.policies.size()],
-         .budget = options.budgets[i / options.policies.size()],
-         .windows = {}});
+  for (double budget : options.budgets) {
+    for (const std::string& policy : options.policies) {
+      report.rows.push_back(
+          {.policy = policy, .budget = budget, .windows = {}});
+    }
   }
-  const uint64_t n_runs =
-      texts.size() * options.windows_per_text * (2 + uint64_t{setups->size()});
+  const size_t n_budgets = options.budgets.size();
+  const uint64_t n_runs = texts.size() * options.windows_per_text *
+                          (2 + uint64_t{setups->size()} * n_budgets);
   uint64_t n_done = 0;
-  const auto done = [&] {
-    if (progress) progress(++n_done, n_runs);
+  const auto done = [&](uint64_t n) {
+    n_done += n;
+    if (progress) progress(n_done, n_runs);
   };
   for (const ClosedLoopText& text : texts) {
     for (const Window& window : WindowsOf(text, options)) {
@@ -220,27 +231,33 @@ Result<ClosedLoopReport> RunClosedLoop(
           text.name + " at " +
           std::to_string(window.context.data() - text.tokens.data()));
       Predictions predictions(options.forced_tokens);
-      if (Status s = RunWindow(
-              engine, window, full,
-              [&](size_t i, const Sequence& sequence) {
-                predictions[i].assign(sequence.logits().begin(),
-                                      sequence.logits().end());
-              },
-              cancelled);
-          !s.ok()) {
-        return s;
+      Status status = RunWholeWindow(
+          engine, window, full,
+          [&](size_t i, std::span<const float> logits) {
+            predictions[i].assign(logits.begin(), logits.end());
+          },
+          cancelled);
+      if (!status.ok()) return status;
+      done(1);
+      const Comparison comparison(window, predictions);
+      for (size_t p = 0; p < setups->size(); ++p) {
+        std::vector<FidelityMeter> meters(n_budgets);
+        status = RunWindow(
+            engine, window, (*setups)[p], options.budgets,
+            [&](size_t b) { return comparison.Into(meters[b]); }, cancelled);
+        if (!status.ok()) return status;
+        for (size_t b = 0; b < n_budgets; ++b) {
+          report.rows[b * setups->size() + p].windows.push_back(
+              meters[b].Result());
+        }
+        done(n_budgets);
       }
-      done();
-      for (size_t i = 0; i <= setups->size(); ++i) {
-        const bool is_floor = i == setups->size();
-        Result<Fidelity> fidelity =
-            CompareWindow(engine, window, is_floor ? rounded : (*setups)[i],
-                          predictions, cancelled);
-        if (!fidelity.ok()) return fidelity.status();
-        (is_floor ? report.noise_floor : report.rows[i].windows)
-            .push_back(*fidelity);
-        done();
-      }
+      FidelityMeter floor;
+      status = RunWholeWindow(engine, window, rounded, comparison.Into(floor),
+                              cancelled);
+      if (!status.ok()) return status;
+      report.noise_floor.push_back(floor.Result());
+      done(1);
     }
   }
   return report;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "eval/forced_run.h"
+#include "eval/reread.h"
 #include "trace/recording_policy.h"
 #include "trace/trace_writer.h"
 
@@ -19,6 +20,24 @@ Status CheckLayers(std::span<const uint32_t> layers, uint32_t n_layers) {
                              " is not expected here; give layers from 0 to " +
                              std::to_string(n_layers - 1) +
                              " in ascending order");
+    }
+  }
+  return {};
+}
+
+Status RecordReread(Engine& engine, Sequence& sequence,
+                    std::span<const int32_t> tokens, const TraceInfo& info,
+                    TraceWriter& writer,
+                    const std::function<bool()>& cancelled) {
+  RereadScores scores(info.shape.n_lanes(),
+                      static_cast<uint32_t>(tokens.size()));
+  if (Status s = Reread(engine, sequence, tokens, scores, cancelled); !s.ok()) {
+    return s;
+  }
+  for (uint32_t layer : info.layers) {
+    for (uint32_t head = 0; head < info.shape.n_kv_heads; ++head) {
+      Status s = writer.AddReread(scores.of(info.shape.LaneOf(layer, head)));
+      if (!s.ok()) return s;
     }
   }
   return {};
@@ -50,8 +69,10 @@ Result<RecordedTrace> RecordTrace(const FileSystem& file_system, Engine& engine,
 
   const ForcedPart part{.prefill = {}, .decode = tokens};
   SequenceOptions sequence = OptionsFor({&part, 1}, CacheOptions());
+  const auto n_tokens = static_cast<uint32_t>(tokens.size());
+  if (options.reread) sequence.max_new_tokens += n_tokens;
   sequence.make_policy = [&](const PolicyCapacity&) {
-    return std::make_unique<RecordingPolicy>(info, writer);
+    return std::make_unique<RecordingPolicy>(info, n_tokens, writer);
   };
   Status written;
   const auto finish_step = [&](const Sequence&) {
@@ -65,6 +86,12 @@ Result<RecordedTrace> RecordTrace(const FileSystem& file_system, Engine& engine,
       engine, {&part, 1}, sequence, finish_step, progress, stops);
   if (!written.ok()) return written;
   if (!run.ok()) return run.status();
+  if (options.reread) {
+    if (Status s = RecordReread(engine, **run, tokens, info, writer, cancelled);
+        !s.ok()) {
+      return s;
+    }
+  }
   if (Status s = writer.Finish(); !s.ok()) return s;
   return RecordedTrace{.n_tokens = writer.n_steps(),
                        .n_lanes = info.n_lanes(),

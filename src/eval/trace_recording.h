@@ -17,6 +17,7 @@ struct TraceRecordingOptions {
   std::string path;              // of the trace
   std::string text;              // where the tokens are from
   std::vector<uint32_t> layers;  // ascending; empty: all
+  bool reread = false;           // have the model read the text a second time
 };
 
 struct RecordedTrace {
@@ -27,7 +28,8 @@ struct RecordedTrace {
 
 // Feeds the tokens one by one and writes what every query attended to. Nothing
 // stands under the path until all is written. kInvalidArgument: no tokens,
-// more than the model holds, a layer that it has not. `progress` (may be empty)
+// more than the model holds (with a second reading: half as many), a layer that
+// it has not. `progress` (may be empty)
 // is told the tokens done.
 Result<RecordedTrace> RecordTrace(const FileSystem& file_system, Engine& engine,
                                   std::span<const int32_t> tokens,

@@ -50,9 +50,12 @@ class TraceRecordingTest : public testing::Test {
   }
   static void TearDownTestSuite() { engine_.reset(); }
 
-  Result<RecordedTrace> Record(const std::vector<uint32_t>& layers = {}) {
-    return RecordTrace(files_, *engine_, tokens_,
-                       {.path = "t", .text = "demo", .layers = layers}, {}, {});
+  Result<RecordedTrace> Record(const std::vector<uint32_t>& layers = {},
+                               bool reread = false) {
+    return RecordTrace(
+        files_, *engine_, tokens_,
+        {.path = "t", .text = "demo", .layers = layers, .reread = reread}, {},
+        {});
   }
 
   static inline std::unique_ptr<Engine> engine_;
@@ -99,6 +102,27 @@ TEST_F(TraceRecordingTest, WritesTheAttentionOfEveryToken) {
     EXPECT_NEAR(total, 1, 0.002);
     EXPECT_GT(lane->value_norm(step), 0);
   }
+}
+
+// A model that reads a text again looks at what it is about to repeat.
+TEST_F(TraceRecordingTest, TheSecondReadingLooksAtTheFirst) {
+  const auto recorded = Record({2, 20, 29}, true);
+  ASSERT_TRUE(recorded.ok()) << recorded.status().message();
+  EXPECT_EQ(recorded->n_tokens, kTokens) << "the first reading's";
+  const auto reader = TraceReader::Open(files_, "t");
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ(reader->n_steps(), kTokens);
+  float most = 0;
+  for (uint32_t lane = 0; lane < 9; ++lane) {
+    const auto trace = reader->ReadLane(lane);
+    ASSERT_TRUE(trace.ok());
+    ASSERT_EQ(trace->reread().size(), kTokens);
+    for (uint32_t i = kTokens / 2; i < kTokens; ++i) {
+      EXPECT_GT(trace->reread()[i], 0) << "lane " << lane << ", token " << i;
+      most = std::max(most, trace->reread()[i]);
+    }
+  }
+  EXPECT_GT(most, 0.3f);
 }
 
 TEST_F(TraceRecordingTest, RefusesLayersThatTheModelHasNot) {

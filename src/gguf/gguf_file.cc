@@ -26,8 +26,14 @@ using GgufContext = std::unique_ptr<gguf_context, FreeGguf>;
 // One file of a model.
 struct Part {
   std::string path;
-  MappedFile file;
+  std::optional<MappedFile> file;  // absent: somebody else's memory
+  std::span<const uint8_t> bytes;
   GgufContext gguf;
+
+  bool IsTorn() const { return file && file->IsTorn(); }
+  void DropPages(std::span<const uint8_t> part) const {
+    if (file) file->DropPages(part);
+  }
 };
 
 // ggml's log would go to stderr; what matters of it is in our Status.
@@ -43,22 +49,31 @@ Status Truncated(const std::string& path) {
                  ": was truncated while it was read; fetch the file again");
 }
 
+// Reads the metadata.
+Status ParsePart(Part& part) {
+  const Status claims = CheckGguf(part.path, part.bytes);
+  if (part.IsTorn()) return Truncated(part.path);
+  if (!claims.ok()) return claims;
+  part.gguf.reset(gguf_init_from_buffer(part.bytes.data(), part.bytes.size(),
+                                        {.no_alloc = true, .ctx = nullptr}));
+  if (part.IsTorn()) return Truncated(part.path);
+  if (part.gguf == nullptr) {
+    return Corrupt(part.path +
+                   ": ggml cannot read it; convert the model again");
+  }
+  return {};
+}
+
 Result<Part> OpenPart(const std::string& path) {
   Result<MappedFile> file = MappedFile::Open(path);
   if (!file.ok()) return file.status();
-  const std::span<const uint8_t> bytes = file->bytes();
-  const Status claims = CheckGguf(path, bytes);
-  if (file->IsTorn()) return Truncated(path);
-  if (!claims.ok()) return claims;
-  GgufContext gguf(gguf_init_from_buffer(bytes.data(), bytes.size(),
-                                         {.no_alloc = true, .ctx = nullptr}));
-  if (file->IsTorn()) return Truncated(path);
-  if (gguf == nullptr) {
-    return Corrupt(path + ": ggml cannot read it; convert the model again");
-  }
+  Part part{
+      .path = path, .file = std::move(*file), .bytes = {}, .gguf = nullptr};
+  part.bytes = part.file->bytes();
+  if (Status s = ParsePart(part); !s.ok()) return s;
   // The metadata was copied: 2 MiB of a small model, 10 MiB of a large one.
-  file->DropPages(bytes.first(gguf_get_data_offset(gguf.get())));
-  return Part{path, std::move(*file), std::move(gguf)};
+  part.DropPages(part.bytes.first(gguf_get_data_offset(part.gguf.get())));
+  return part;
 }
 
 // Id of a key that is no array, and its type; empty when absent or an array.
@@ -168,7 +183,7 @@ GgufTensor DescribeTensor(const Part& part, int64_t id) {
   size_t n_dims = GGML_MAX_DIMS;
   while (n_dims > 1 && shape[n_dims - 1] == 1) --n_dims;
   tensor.shape.assign(shape, shape + n_dims);
-  tensor.data = part.file.bytes().data() + gguf_get_data_offset(gguf) +
+  tensor.data = part.bytes.data() + gguf_get_data_offset(gguf) +
                 gguf_get_tensor_offset(gguf, id);
   tensor.n_bytes = gguf_get_tensor_size(gguf, id);
   tensor.row_bytes = ggml_row_size(type, shape[0]);
@@ -224,6 +239,18 @@ Result<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
                    " tensors that its key split.tensors.count speaks of; fetch "
                    "all parts of one model");
   }
+  return std::unique_ptr<GgufFile>(new GgufFile(std::move(state)));
+}
+
+Result<std::unique_ptr<GgufFile>> GgufFile::FromBytes(
+    const std::string& name, std::span<const uint8_t> bytes) {
+  SilenceGgmlLog();
+  auto state = std::make_unique<State>();
+  state->path = name;
+  Part part{.path = name, .file = {}, .bytes = bytes, .gguf = nullptr};
+  if (Status s = ParsePart(part); !s.ok()) return s;
+  state->parts.push_back(std::move(part));
+  if (Status s = state->IndexTensors(); !s.ok()) return s;
   return std::unique_ptr<GgufFile>(new GgufFile(std::move(state)));
 }
 
@@ -299,7 +326,7 @@ const GgufTensor* GgufFile::Find(std::string_view name) const {
 
 Status GgufFile::CheckWhole() const {
   for (const Part& part : state_->parts) {
-    if (part.file.IsTorn()) return Truncated(part.path);
+    if (part.IsTorn()) return Truncated(part.path);
   }
   return {};
 }
@@ -308,10 +335,9 @@ std::string GgufFile::Fingerprint() const {
   constexpr size_t kSampleBytes = 1024;
   Sha256 hash;
   for (const Part& part : state_->parts) {
-    const auto head =
-        part.file.bytes().first(gguf_get_data_offset(part.gguf.get()));
+    const auto head = part.bytes.first(gguf_get_data_offset(part.gguf.get()));
     hash.Add(head);
-    part.file.DropPages(head);
+    part.DropPages(head);
   }
   for (const GgufTensor& tensor : state_->tensors) {
     const std::span<const uint8_t> values(tensor.data, tensor.n_bytes);
@@ -324,10 +350,10 @@ std::string GgufFile::Fingerprint() const {
 
 void GgufFile::DropPages(const GgufTensor& tensor) const {
   for (const Part& part : state_->parts) {
-    std::span<const uint8_t> bytes = part.file.bytes();
+    std::span<const uint8_t> bytes = part.bytes;
     if (tensor.data >= bytes.data() &&
         tensor.data < bytes.data() + bytes.size()) {
-      part.file.DropPages({tensor.data, tensor.n_bytes});
+      part.DropPages({tensor.data, tensor.n_bytes});
     }
   }
 }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,9 @@ class GgufFile {
   // kOutOfMemory: no address space. Messages name file and tensor. Every tensor
   // of an opened file can be dequantised; its values are not looked at.
   static Result<std::unique_ptr<GgufFile>> Open(const std::string& path);
+  // One that is in memory, which must outlive it; `name` for messages.
+  static Result<std::unique_ptr<GgufFile>> FromBytes(
+      const std::string& name, std::span<const uint8_t> bytes);
   ~GgufFile();
 
   const std::string& path() const;

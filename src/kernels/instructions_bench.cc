@@ -154,6 +154,20 @@ void CountRows(const KernelTable& set) {
         [&] { set.rope_neox(out.data(), a.data(), b.data(), kPairs); });
   Count(start + "ema_f16",
         [&] { set.ema_f16(ema.data(), a.data(), kColumns, 0.7f); });
+  // Two inputs and 16 hidden units, as the history network has.
+  Count(start + "two_layer", [&] {
+    set.two_layer({.x = a.data(),
+                   .x_stride = kColumns / 2,
+                   .n_rows = kColumns / 2,
+                   .n_inputs = 2,
+                   .n_hidden = 16,
+                   .inner = b.data(),
+                   .hidden_bias = b.data(),
+                   .outer = b.data(),
+                   .direct = b.data(),
+                   .bias = 0,
+                   .y = out.data()});
+  });
 }
 
 void CountSet(const KernelTable& set) {

@@ -168,6 +168,24 @@ void MergeAttentionStates(uint32_t group, uint32_t head_dim, const float* run_m,
 // probabilities and values, rounded to it.
 enum class PrefillProducts : uint8_t { kF32, kBF16 };
 
+// A network of two layers on many rows at once, the inputs as columns:
+// y[i] = bias + sum_j direct[j] x_j[i]
+//             + sum_h outer[h] max(0, hidden_bias[h] + sum_j inner[h, j]
+//             x_j[i])
+struct TwoLayerArgs {
+  const float* x;  // input j of row i at x[j * x_stride + i]
+  size_t x_stride;
+  size_t n_rows;
+  uint32_t n_inputs;
+  uint32_t n_hidden;
+  const float* inner;        // [n_hidden, n_inputs]
+  const float* hidden_bias;  // [n_hidden]
+  const float* outer;        // [n_hidden]
+  const float* direct;       // [n_inputs]
+  float bias;
+  float* y;  // [n_rows]
+};
+
 struct KernelTable {
   const char* name;  // "scalar", "avx2", "avx512"
 
@@ -213,6 +231,7 @@ struct KernelTable {
   // Moving average kept as f16 of value * kMassScale:
   // ema[i] = keep * ema[i] + (1 - keep) * x[i].
   void (*ema_f16)(uint16_t* ema, const float* x, size_t n, float keep);
+  void (*two_layer)(const TwoLayerArgs& args);
 };
 
 // f16 loses small masses (1/8192 per token is ordinary, its own steps end at

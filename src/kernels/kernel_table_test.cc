@@ -52,6 +52,7 @@ TEST(KernelTableTest, EverySetIsComplete) {
     EXPECT_NE(set->rope_normal, nullptr) << set->name;
     EXPECT_NE(set->rope_neox, nullptr) << set->name;
     EXPECT_NE(set->ema_f16, nullptr) << set->name;
+    EXPECT_NE(set->two_layer, nullptr) << set->name;
   }
 }
 

@@ -85,6 +85,24 @@ void EmaF16(uint16_t* ema, const float* x, size_t n, float keep) {
   }
 }
 
+void TwoLayer(const TwoLayerArgs& args) {
+  for (size_t i = 0; i < args.n_rows; ++i) {
+    const float* x = args.x + i;
+    float y = args.bias;
+    for (uint32_t j = 0; j < args.n_inputs; ++j) {
+      y += args.direct[j] * x[j * args.x_stride];
+    }
+    for (uint32_t h = 0; h < args.n_hidden; ++h) {
+      float hidden = args.hidden_bias[h];
+      for (uint32_t j = 0; j < args.n_inputs; ++j) {
+        hidden += args.inner[h * args.n_inputs + j] * x[j * args.x_stride];
+      }
+      y += args.outer[h] * std::max(hidden, 0.0f);
+    }
+    args.y[i] = y;
+  }
+}
+
 }  // namespace
 
 void FillScalarKernels(KernelTable* table) {
@@ -98,6 +116,7 @@ void FillScalarKernels(KernelTable* table) {
   table->rope_normal = RopeNormal;
   table->rope_neox = RopeNeox;
   table->ema_f16 = EmaF16;
+  table->two_layer = TwoLayer;
 }
 
 }  // namespace lkv

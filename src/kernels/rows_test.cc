@@ -200,6 +200,55 @@ TEST(EmaF16Test, MovesTheAverageByItsShare) {
   }
 }
 
+TEST(TwoLayerTest, ComputesTheNetworkForEveryRow) {
+  constexpr uint32_t kInputs = 3;
+  constexpr uint32_t kHidden = 5;
+  Random random(9);
+  const auto draw = [&](size_t n) {
+    std::vector<float> values(n);
+    for (float& value : values) value = random.Uniform(-2, 2);
+    return values;
+  };
+  const auto inner = draw(kHidden * kInputs);
+  const auto hidden_bias = draw(kHidden);
+  const auto outer = draw(kHidden);
+  const auto direct = draw(kInputs);
+  for (size_t n : kLengths) {
+    const size_t stride = n + 3;
+    const auto x = draw(kInputs * stride);
+    for (const KernelTable* set : AllSets()) {
+      std::vector<float> y(n + 1, 77.0f);
+      set->two_layer({.x = x.data(),
+                      .x_stride = stride,
+                      .n_rows = n,
+                      .n_inputs = kInputs,
+                      .n_hidden = kHidden,
+                      .inner = inner.data(),
+                      .hidden_bias = hidden_bias.data(),
+                      .outer = outer.data(),
+                      .direct = direct.data(),
+                      .bias = 0.25f,
+                      .y = y.data()});
+      for (size_t i = 0; i < n; ++i) {
+        double expected = 0.25;
+        for (size_t j = 0; j < kInputs; ++j) {
+          expected += double{direct[j]} * x[j * stride + i];
+        }
+        for (size_t h = 0; h < kHidden; ++h) {
+          double hidden = hidden_bias[h];
+          for (size_t j = 0; j < kInputs; ++j) {
+            hidden += double{inner[h * kInputs + j]} * x[j * stride + i];
+          }
+          expected += outer[h] * std::max(hidden, 0.0);
+        }
+        // Some 30 roundings of values below 100.
+        ASSERT_NEAR(y[i], expected, 1e-4) << set->name;
+      }
+      EXPECT_EQ(y[n], 77.0f) << set->name << " writes past its rows";
+    }
+  }
+}
+
 TEST(EmaF16Test, KeepsMassesOfOneInAMillion) {
   for (const KernelTable* set : AllSets()) {
     std::vector<uint16_t> ema(16, 0);

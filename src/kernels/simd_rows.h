@@ -152,6 +152,48 @@ inline void EmaF16(uint16_t* ema, const float* x, size_t n, float keep) {
   for (size_t j = i; j < n; ++j) ema[j] = old[j - i];
 }
 
+// kLanes rows from row i on. Inputs are read again for every hidden unit: they
+// are in the first-level cache, and registers are few.
+inline Simd::F32 TwoLayerAt(const TwoLayerArgs& args, size_t i) {
+  Simd::F32 y = Simd::Set(args.bias);
+  for (uint32_t j = 0; j < args.n_inputs; ++j) {
+    y = Simd::MulAdd(Simd::Set(args.direct[j]),
+                     Simd::Load(args.x + j * args.x_stride + i), y);
+  }
+  const float* inner = args.inner;
+  for (uint32_t h = 0; h < args.n_hidden; ++h) {
+    Simd::F32 hidden = Simd::Set(args.hidden_bias[h]);
+    for (uint32_t j = 0; j < args.n_inputs; ++j) {
+      hidden = Simd::MulAdd(Simd::Set(*inner++),
+                            Simd::Load(args.x + j * args.x_stride + i), hidden);
+    }
+    y = Simd::MulAdd(Simd::Set(args.outer[h]), Simd::Max(hidden, Simd::Zero()),
+                     y);
+  }
+  return y;
+}
+
+inline void TwoLayer(const TwoLayerArgs& args) {
+  size_t i = 0;
+  for (; i + Simd::kLanes <= args.n_rows; i += Simd::kLanes) {
+    Simd::Store(args.y + i, TwoLayerAt(args, i));
+  }
+  // The rest one by one, in a padded copy.
+  for (; i < args.n_rows; ++i) {
+    constexpr uint32_t kMostInputs = 32;
+    float x[kMostInputs * Simd::kLanes] = {};
+    TwoLayerArgs one = args;
+    one.x = x;
+    one.x_stride = Simd::kLanes;
+    for (uint32_t j = 0; j < args.n_inputs; ++j) {
+      x[j * Simd::kLanes] = args.x[j * args.x_stride + i];
+    }
+    float y[Simd::kLanes];
+    Simd::Store(y, TwoLayerAt(one, 0));
+    args.y[i] = y[0];
+  }
+}
+
 // Fills the row functions of a table.
 inline void AddRowKernels(KernelTable* table) {
   table->quantize_row = QuantizeRow;
@@ -161,6 +203,7 @@ inline void AddRowKernels(KernelTable* table) {
   table->rope_normal = RopeNormal;
   table->rope_neox = RopeNeox;
   table->ema_f16 = EmaF16;
+  table->two_layer = TwoLayer;
 }
 
 }  // namespace

@@ -29,12 +29,14 @@ constexpr std::array kScores =
     std::to_array<Words>({"output_error", "value_norm"});
 constexpr std::array kMetrics = std::to_array<Words>({"js", "kl"});
 constexpr std::array kKvTypes = std::to_array<Words>({"f16", "bf16", "int8"});
-constexpr std::array kPredictors = std::to_array<Words>({"auto", "ema"});
+constexpr std::array kPredictors = std::to_array<Words>({"auto", "mlp", "ema"});
 constexpr std::array kSpreads =
-    std::to_array<Words>({"equal", "mass", "score"});
+    std::to_array<Words>({"auto", "equal", "mass", "score"});
 constexpr std::array kUnits = std::to_array<Words>({"page", "repack"});
 constexpr std::array kPresets =
     std::to_array<Words>({"none", "chat", "code", "long_document", "agent"});
+
+constexpr std::string_view kPredictorSuffix = ".gguf";
 
 // The longest context that any key may speak of: 2^24 tokens.
 constexpr double kMostTokens = 16777216;
@@ -153,9 +155,11 @@ std::vector<OptionKey> MakeTable() {
               "Scores below this percentile leave first",
               "turned into a score at the end of warm-up, then frozen")),
       Among(kPredictors,
-            Key("predictor", "", std::monostate(), "What predicts attention",
+            Key("predictor", "", FileField{&O::predictor},
+                "What forecasts attention",
                 "ema: moving average of seen attention, half-life "
-                "8 * prediction_steps tokens; auto: the best one available")),
+                "8 * prediction_steps tokens; mlp: also a network trained for "
+                "the model (`lkv train`); auto: mlp where there is one")),
       Between(1, 64,
               Key("prediction_steps", "steps", &O::prediction_steps,
                   "How far ahead attention is predicted",
@@ -183,7 +187,8 @@ std::vector<OptionKey> MakeTable() {
       Among(kSpreads,
             Key("lane_spread", "", Choice<&O::lane_spread>(),
                 "How layers and KV heads share the budget",
-                "mass: by the attention their contestable tokens get, which "
+                "auto: score for policy lookahead, equal for others; mass: by "
+                "the attention their contestable tokens get, which "
                 "keeps more of it but predicts worse; score: as many as each "
                 "has of the highest scores of all, set when a prompt is cut "
                 "down")),
@@ -252,6 +257,13 @@ struct FieldReader {
     field.set(*options, *choice);
     return {};
   }
+  Status operator()(const FileField& field) const {
+    if (!FindChoice() && !text.ends_with(kPredictorSuffix)) {
+      return BadValue(key, text);
+    }
+    options->*field.value = text;
+    return {};
+  }
   Status operator()(bool CacheOptions::*field) const {
     if (text != "true" && text != "false") return BadValue(key, text);
     options->*field = text == "true";
@@ -292,6 +304,9 @@ struct FieldWriter {
     const size_t choice = field.get(options);
     return choice < key.choices.size() ? std::string(key.choices[choice])
                                        : std::to_string(choice);
+  }
+  std::string operator()(const FileField& field) const {
+    return options.*field.value;
   }
   std::string operator()(bool CacheOptions::*field) const {
     return options.*field ? "true" : "false";
@@ -346,6 +361,9 @@ std::string AllowedValues(const OptionKey& key) {
     for (std::string_view choice : key.choices) {
       if (!list.empty()) list += " | ";
       list += choice;
+    }
+    if (std::holds_alternative<FileField>(key.field)) {
+      list += " | a path ending in " + std::string(kPredictorSuffix);
     }
     return list;
   }

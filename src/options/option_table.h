@@ -31,10 +31,15 @@ struct TokensField {
   bool CacheOptions::*is_auto;  // nullptr: the key does not offer "auto"
 };
 
+// One of the key's choices, or a path that ends in .gguf.
+struct FileField {
+  std::string CacheOptions::*value;
+};
+
 // Where a key's value lives. std::monostate: nowhere, the key only chooses
-// among names of which one exists (predictor, unit) or sets others (preset).
+// among names and sets others (preset).
 using OptionField =
-    std::variant<std::monostate, ChoiceField, bool CacheOptions::*,
+    std::variant<std::monostate, ChoiceField, FileField, bool CacheOptions::*,
                  uint32_t CacheOptions::*, uint64_t CacheOptions::*,
                  double CacheOptions::*, TokensField, Budget CacheOptions::*>;
 
@@ -42,7 +47,7 @@ struct OptionKey {
   std::string_view name;  // as in YAML
   std::string_view unit;  // "tokens", "steps", ...; empty: none
   OptionField field;
-  std::span<const std::string_view> choices;  // ChoiceField, std::monostate
+  std::span<const std::string_view> choices;  // names that it takes
   double min = 0;                             // numbers: both ends allowed
   double max = 0;
   std::string_view doc;       // one line

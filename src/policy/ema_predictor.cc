@@ -46,6 +46,16 @@ void EmaPredictor::Predict(uint32_t lane, uint32_t first_slot,
   for (float& attention : out) attention *= 1 / kMassScale;
 }
 
+void EmaPredictor::Log2(uint32_t lane, uint32_t first_slot,
+                        std::span<float> out) const {
+  // A half's exponent counts from 2^-15, kMassScale is 2^12.
+  constexpr float kZero = -15 - 12;
+  const uint16_t* half = average_.of(lane) + first_slot;
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<float>(half[i]) * 0x1p-10f + kZero;
+  }
+}
+
 void EmaPredictor::RemovePage(uint32_t lane, uint32_t index, uint32_t n_pages) {
   average_.RemovePage(lane, index, n_pages);
 }

@@ -57,6 +57,9 @@ class EmaPredictor {
   // Attention that each of the next steps is expected to pay to slots
   // [first_slot, first_slot + out.size()).
   void Predict(uint32_t lane, uint32_t first_slot, std::span<float> out) const;
+  // LinearLog2 (base/linear_log2.h) of the same; below 2^-26, where halves have
+  // no exponent left, it goes down to -27 in a straight line.
+  void Log2(uint32_t lane, uint32_t first_slot, std::span<float> out) const;
   void MoveSlots(uint32_t lane, const SlotMoves& moves) {
     average_.MoveSlots(lane, moves);
   }

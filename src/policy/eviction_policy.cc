@@ -11,13 +11,14 @@ namespace lkv {
 
 std::unique_ptr<EvictionPolicy> MakeEvictionPolicy(
     const CacheOptions& options, const PolicyCapacity& capacity,
-    const KernelTable& kernels) {
+    const KernelTable& kernels, const PredictorView& predictor) {
   const ProtectedEnds ends = ProtectedEndsOf(options);
   switch (options.policy) {
     case PolicyName::kFull:
       return nullptr;
     case PolicyName::kLookahead:
-      return std::make_unique<LookaheadPolicy>(options, capacity, kernels);
+      return std::make_unique<LookaheadPolicy>(options, capacity, kernels,
+                                               predictor);
     case PolicyName::kLru:
       return std::make_unique<LruPolicy>(ends, capacity);
     case PolicyName::kLfu:

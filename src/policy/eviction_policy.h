@@ -19,6 +19,7 @@
 #include "base/types.h"
 #include "kernels/kernel_table.h"
 #include "lookaheadkv/options.h"
+#include "policy/history_network.h"
 
 namespace lkv {
 
@@ -76,6 +77,9 @@ class EvictionPolicy {
   // fills the rest (two-stage, after CriticalKV).
   virtual bool two_stage() const { return false; }
 
+  // Whether a trained network has a part in the scores.
+  virtual bool has_network() const { return false; }
+
   // A page was opened at the end of the lane's table; its slots will hold
   // positions first_pos, first_pos + 1, ...
   virtual void AddPage(uint32_t lane, uint32_t first_pos) = 0;
@@ -97,9 +101,10 @@ class EvictionPolicy {
 };
 
 // Makes the policy that `options` names (kFull never evicts: nullptr).
-// `kernels`, which must outlive it, do its arithmetic over slots.
+// `kernels` do its arithmetic over slots; they and the predictor's network must
+// outlive it.
 std::unique_ptr<EvictionPolicy> MakeEvictionPolicy(
     const CacheOptions& options, const PolicyCapacity& capacity,
-    const KernelTable& kernels);
+    const KernelTable& kernels, const PredictorView& predictor);
 
 }  // namespace lkv

@@ -42,7 +42,7 @@ std::unique_ptr<EvictionPolicy> Make(PolicyName name, uint32_t n_lanes = 1,
   options.recent_tokens = 32;
   options.seed = seed;
   return MakeEvictionPolicy(options, {.n_lanes = n_lanes, .pages_per_lane = 64},
-                            *SelectKernels(nullptr));
+                            *SelectKernels(nullptr), {});
 }
 
 // Drives one lane of a policy: tokens arrive, queries attend, pages leave.

@@ -36,6 +36,13 @@ void Apportion(std::span<const float> weights, uint32_t total, uint32_t floor,
                uint32_t cap, std::span<double> exact, std::span<uint32_t> order,
                std::span<uint32_t> out);
 
+// What `lane_spread` comes to.
+inline LaneSpreadMode SpreadModeOf(const CacheOptions& options) {
+  if (options.lane_spread != LaneSpreadMode::kAuto) return options.lane_spread;
+  return options.policy == PolicyName::kLookahead ? LaneSpreadMode::kScore
+                                                  : LaneSpreadMode::kEqual;
+}
+
 class LaneSpread {
  public:
   struct Options {

@@ -4,24 +4,40 @@
 #include <span>
 
 #include "base/check.h"
-#include "policy/non_negative_f16.h"
+#include "base/linear_log2.h"
+#include "base/unsigned_f8.h"
 #include "policy/scorer.h"
 
 namespace lkv {
+namespace {
+
+// Norms of values are between a hundredth and some hundreds: this moves them
+// into the range of the 8-bit floats.
+constexpr float kValueScale = 0x1p-16f;
+
+}  // namespace
+
 LookaheadPolicy::LookaheadPolicy(const CacheOptions& options,
                                  const PolicyCapacity& capacity,
-                                 const KernelTable& kernels)
+                                 const KernelTable& kernels,
+                                 const PredictorView& predictor)
     : score_(options.score),
       decay_(static_cast<float>(options.temporal_decay)),
       pages_(capacity),
-      predictor_({.prediction_steps = options.prediction_steps,
-                  .ends = ProtectedEndsOf(options)},
-                 capacity, kernels),
-      value_stat_(capacity, kPageTokens) {}
+      kernels_(kernels),
+      predictor_(predictor),
+      history_({.prediction_steps = options.prediction_steps,
+                .ends = ProtectedEndsOf(options)},
+               capacity, kernels),
+      value_stat_(capacity, kPageTokens) {
+  CHECK(predictor.network == nullptr ||
+        predictor.first_lane + capacity.n_lanes <=
+            predictor.network->n_lanes());
+}
 
 size_t LookaheadPolicy::bytes_per_page() const {
-  return LanePages::kBytesPerPage + EmaPredictor::kBytesPerPage +
-         kPageTokens * sizeof(uint16_t);
+  return LanePages::kBytesPerPage + SlotHistory::kBytesPerPage +
+         kPageTokens * sizeof(uint8_t);
 }
 
 void LookaheadPolicy::AddPage(uint32_t lane, uint32_t first_pos) {
@@ -32,33 +48,36 @@ void LookaheadPolicy::AddSlots(uint32_t lane, uint32_t n,
                                const float* value_norms,
                                const float* value_distances) {
   uint32_t first_slot = pages_.AddSlots(lane, n);
-  predictor_.AddSlots(lane, first_slot, n);
+  history_.AddSlots(lane, first_slot, n);
   const float* stats =
       score_ == ScoreName::kOutputError ? value_distances : value_norms;
-  uint16_t* out = value_stat_.of(lane) + first_slot;
+  uint8_t* out = value_stat_.of(lane) + first_slot;
   for (uint32_t i = 0; i < n; ++i) {
-    out[i] = F32ToF16(std::min(stats[i], kMaxF16));
+    out[i] = F32ToUnsignedF8(stats[i] * kValueScale);
   }
 }
 
 void LookaheadPolicy::Observe(const LaneObservation& observation) {
   pages_.CheckSees(observation);
-  predictor_.Observe(observation.lane, observation.mass_max,
-                     observation.n_slots, observation.tokens_since);
+  history_.Observe(observation);
 }
 
 void LookaheadPolicy::ScoreSlots(uint32_t lane, uint32_t /*now_pos*/,
                                  const SlotScores& out) const {
   const uint32_t n_slots = pages_.n_slots(lane);
   CHECK(out.attention.size() == n_slots && out.score.size() == n_slots);
-  predictor_.Predict(lane, 0, out.attention);
-  WidenNonNegativeF16(value_stat_.of(lane), n_slots, out.score.data());
+  history_.PredictNext(lane, 0, out.attention);
+  const uint8_t* value_stat = value_stat_.of(lane);
   const float* attention = out.attention.data();
   float* score = out.score.data();
+  for (uint32_t i = 0; i < n_slots; ++i) {
+    score[i] = UnsignedF8ToF32(value_stat[i]) * (1 / kValueScale);
+  }
   if (score_ == ScoreName::kOutputError) {
     for (uint32_t i = 0; i < n_slots; ++i) {
       score[i] = OutputErrorScore(attention[i], score[i]);
     }
+    if (has_network()) AddReuse(lane, out.score);
     return;
   }
   // The forecast is flat: one step stands for all.
@@ -68,14 +87,31 @@ void LookaheadPolicy::ScoreSlots(uint32_t lane, uint32_t /*now_pos*/,
   }
 }
 
+void LookaheadPolicy::AddReuse(uint32_t lane, std::span<float> score) const {
+  constexpr uint32_t kBlock = 256;
+  float inputs[HistoryNetwork::kInputs * kBlock];
+  float forecast[kBlock];
+  for (size_t begin = 0; begin < score.size(); begin += kBlock) {
+    const std::span block =
+        score.subspan(begin, std::min<size_t>(kBlock, score.size() - begin));
+    const auto n = static_cast<uint32_t>(block.size());
+    history_.NetworkInputs(lane, static_cast<uint32_t>(begin), n, inputs);
+    predictor_.network->Forecast(kernels_, predictor_.first_lane + lane, inputs,
+                                 {forecast, n});
+    for (uint32_t i = 0; i < n; ++i) {
+      block[i] += kReuseWeight * LinearExp2(forecast[i]);
+    }
+  }
+}
+
 void LookaheadPolicy::MoveSlots(uint32_t lane, const SlotMoves& moves) {
-  predictor_.MoveSlots(lane, moves);
+  history_.MoveSlots(lane, moves);
   value_stat_.MoveSlots(lane, moves);
 }
 
 void LookaheadPolicy::RemovePage(uint32_t lane, uint32_t index) {
   uint32_t n_pages = pages_.RemovePage(lane, index);
-  predictor_.RemovePage(lane, index, n_pages);
+  history_.RemovePage(lane, index, n_pages);
   value_stat_.RemovePage(lane, index, n_pages);
 }
 

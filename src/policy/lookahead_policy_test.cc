@@ -19,11 +19,11 @@ constexpr PolicyCapacity kCapacity = {.n_lanes = 1, .pages_per_lane = 16};
 // A lane of whole pages under a look-ahead policy.
 class LookaheadPolicyTest : public ::testing::Test {
  protected:
-  void Start(ScoreName score) {
+  void Start(ScoreName score, const PredictorView& predictor = {}) {
     CacheOptions options;
     options.score = score;
-    policy_ = std::make_unique<LookaheadPolicy>(options, kCapacity,
-                                                *SelectKernels(nullptr));
+    policy_ = std::make_unique<LookaheadPolicy>(
+        options, kCapacity, *SelectKernels(nullptr), predictor);
   }
   void AddPages(uint32_t n, float norm, float distance) {
     std::vector<float> norms(kPageTokens, norm);
@@ -68,7 +68,7 @@ TEST_F(LookaheadPolicyTest, ComputesWithTheKernelsItIsGiven) {
   n_calls = 0;
   KernelTable kernels = *SelectKernels(nullptr);
   kernels.ema_f16 = [](uint16_t*, const float*, size_t, float) { ++n_calls; };
-  const auto policy = MakeEvictionPolicy({}, kCapacity, kernels);
+  const auto policy = MakeEvictionPolicy({}, kCapacity, kernels, {});
   const std::vector<float> values(kPageTokens, 1);
   policy->AddPage(0, 0);
   policy->AddSlots(0, kPageTokens, values.data(), values.data());
@@ -89,6 +89,47 @@ TEST_F(LookaheadPolicyTest, OutputErrorPagesAreWorthTheirBestSlot) {
   EXPECT_NEAR(score_[0] / OutputErrorScore(0.03f, 2), 1, 0.03);
   EXPECT_NEAR(score_[1] / OutputErrorScore(0.06f, 3), 1, 0.03);
   EXPECT_TRUE(policy_->two_stage());
+}
+
+// Forecasts that a token may get the most that it got from afar, in lane 3.
+HistoryNetwork PeakNetwork() {
+  HistoryNetwork network(4);
+  network.direct[1] = 1;
+  network.bias = {-9, -9, -9, 0};
+  return network;
+}
+
+TEST_F(LookaheadPolicyTest, TheNetworkAddsWhatATokenMayGet) {
+  const HistoryNetwork network = PeakNetwork();
+  Start(ScoreName::kOutputError, {.network = &network, .first_lane = 3});
+  EXPECT_FALSE(policy_->two_stage());
+  AddPages(6, 1, 2);
+  std::vector<float> mass(n_slots_);
+  mass[20] = 0.25f;  // once, long ago
+  policy_->Observe({.lane = 0,
+                    .query_pos = 95,
+                    .n_slots = n_slots_,
+                    .mass_max = mass.data()});
+  mass[20] = 0;
+  for (int t = 0; t < 2000; ++t) {
+    policy_->Observe({.lane = 0,
+                      .query_pos = 96,
+                      .n_slots = n_slots_,
+                      .mass_max = mass.data()});
+  }
+  Score();
+  EXPECT_NEAR(score_[1], 0.25f * LookaheadPolicy::kReuseWeight, 1e-5);
+  EXPECT_NEAR(score_[0], 0, 1e-5);
+  EXPECT_NEAR(attention_[1], 0, 1e-5) << "not what the next steps get";
+}
+
+TEST_F(LookaheadPolicyTest, TheNetworkLeavesTheOlderScoreAlone) {
+  const HistoryNetwork network = PeakNetwork();
+  Start(ScoreName::kValueNorm, {.network = &network, .first_lane = 3});
+  AddPages(1, 5, 1000);
+  Settle({0.01f});
+  Score();
+  EXPECT_NEAR(score_[0], 5 * 0.03, 0.005);
 }
 
 TEST_F(LookaheadPolicyTest, ValueNormPagesAreWorthTheirBestSlot) {

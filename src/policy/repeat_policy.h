@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "policy/eviction_policy.h"
@@ -25,8 +26,10 @@ class RereadScores {
       : n_positions_(n_positions), scores_(size_t{n_lanes} * n_positions) {}
 
   uint32_t n_positions() const { return n_positions_; }
-  float score(uint32_t lane, uint32_t pos) const {
-    return scores_[size_t{lane} * n_positions_ + pos];
+  // [n_positions]
+  std::span<const float> of(uint32_t lane) const {
+    return std::span(scores_).subspan(size_t{lane} * n_positions_,
+                                      n_positions_);
   }
   // One query's masses of the first n_positions tokens.
   void Observe(uint32_t lane, const float* mass_max) {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/unsigned_f8.h"
 #include "kernels/kernel_table.h"
-#include "trace/unsigned_f8.h"
 
 namespace lkv {
 namespace {
@@ -88,6 +88,16 @@ Status LaneTrace::Append(std::span<const uint8_t> records, uint32_t n_steps) {
                      " holds values that are no attention");
     }
   }
+  return {};
+}
+
+Status LaneTrace::SetReread(std::span<const uint8_t> codes) {
+  if (codes.size() != n_steps_) {
+    return Corrupt("the second reading has " + std::to_string(codes.size()) +
+                   " tokens instead of " + std::to_string(n_steps_));
+  }
+  reread_.resize(n_steps_);
+  RecordReader(codes).F8(n_steps_, reread_.data());
   return {};
 }
 

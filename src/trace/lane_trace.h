@@ -35,6 +35,10 @@ class LaneTrace {
   // that the steps fit.
   Status Append(std::span<const uint8_t> records, uint32_t n_steps);
 
+  // What the tokens got in a second reading, a code of each. Requires all
+  // steps. kCorrupt, with a reason: too many or too few.
+  Status SetReread(std::span<const uint8_t> codes);
+
   // Steps appended so far.
   uint32_t n_steps() const { return n_steps_; }
   PageRows pages(uint32_t step) const {
@@ -48,6 +52,8 @@ class LaneTrace {
   }
   float value_norm(uint32_t pos) const { return value_norm_[pos]; }
   float value_distance(uint32_t pos) const { return value_distance_[pos]; }
+  // [n_steps], or empty: no second reading was recorded.
+  std::span<const float> reread() const { return reread_; }
 
  private:
   // Entries of all page rows before that of `step`: PagesOf(1) + ... +
@@ -63,6 +69,7 @@ class LaneTrace {
   std::vector<float> page_max_, page_mean_, page_peak_;  // rows
   std::vector<size_t> token_row_at_;                     // [capacity]
   std::vector<float> token_max_, token_mean_;            // rows
+  std::vector<float> reread_;
 };
 
 }  // namespace lkv

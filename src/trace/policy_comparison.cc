@@ -18,17 +18,19 @@ constexpr std::string_view kRandom = "random";
 
 Contestant MakePolicyContestant(const CacheOptions& options,
                                 std::string_view name,
+                                const HistoryNetwork* predictor,
                                 const KernelTable& kernels) {
-  return {std::string(name),
-          [options, &kernels](const LaneTrace& trace, uint32_t lane,
-                              const ReplayOptions& replay) {
-            CacheOptions mine = options;
-            mine.seed += lane;  // or `random` would keep the same everywhere
-            return ReplayLane(
-                trace, replay, [&](const PolicyCapacity& capacity) {
-                  return MakeEvictionPolicy(mine, capacity, kernels);
-                });
-          }};
+  return {
+      std::string(name),
+      [options, predictor, &kernels](const LaneTrace& trace, uint32_t lane,
+                                     const ReplayOptions& replay) {
+        CacheOptions mine = options;
+        mine.seed += lane;  // or `random` would keep the same everywhere
+        return ReplayLane(trace, replay, [&](const PolicyCapacity& capacity) {
+          return MakeEvictionPolicy(mine, capacity, kernels,
+                                    {.network = predictor, .first_lane = lane});
+        });
+      }};
 }
 
 Contestant MakeReturnContestant(std::string_view name, uint32_t horizon) {
@@ -83,7 +85,8 @@ Result<std::vector<Contestant>> FindContestants(
   names.emplace_back(kRandom);
   names.emplace_back(kOracleFuture);
   for (const std::string& name : names) {
-    Result<Contestant> found = FindContestant(name, options.cache, kernels);
+    Result<Contestant> found =
+        FindContestant(name, options.cache, options.predictor, kernels);
     if (!found.ok()) return found.status();
     contestants.push_back(*std::move(found));
   }
@@ -106,7 +109,7 @@ Status ReplayLanes(const TraceReader& trace, size_t text, LaneRange lanes,
     }
     for (size_t r = 0; r < rows.size(); ++r) {
       sums[i].push_back(contestants[r % contestants.size()].replay(
-          *lane_trace, lane,
+          *lane_trace, trace.info().ModelLane(lane),
           {.capacity_pages = CapacityPages(rows[r].budget, trace.n_steps()),
            .ends = ends}));
     }
@@ -155,6 +158,7 @@ std::vector<std::string> ContestantNames() {
 
 Result<Contestant> FindContestant(std::string_view name,
                                   const CacheOptions& cache,
+                                  const HistoryNetwork* predictor,
                                   const KernelTable& kernels) {
   if (name == kOracleStep) return MakeReturnContestant(name, 1);
   if (name == kOracleHorizon) {
@@ -173,7 +177,7 @@ Result<Contestant> FindContestant(std::string_view name,
   if (options.policy == PolicyName::kFull) {
     return InvalidArgument("policy: full evicts nothing; leave it out");
   }
-  return MakePolicyContestant(options, name, kernels);
+  return MakePolicyContestant(options, name, predictor, kernels);
 }
 
 Result<std::vector<ComparisonRow>> ComparePolicies(
@@ -187,6 +191,11 @@ Result<std::vector<ComparisonRow>> ComparePolicies(
   if (!contestants.ok()) return contestants.status();
   uint64_t n_lanes = 0;
   for (const TraceReader& trace : traces) {
+    if (trace.info().model != traces.front().info().model) {
+      return InvalidArgument(trace.path() + ": is of another model than " +
+                             traces.front().path() +
+                             "; compare on traces of one model");
+    }
     n_lanes += trace.info().n_lanes();
     for (double budget : options.budgets) {
       if (Status s = CheckBudget(budget, trace, ends); !s.ok()) return s;

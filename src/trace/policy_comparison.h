@@ -22,6 +22,7 @@ namespace lkv {
 // Who is replayed: a policy of the cache, or an oracle.
 struct Contestant {
   std::string name;
+  // `lane` counts the lanes of the model.
   std::function<ReplaySums(const LaneTrace& trace, uint32_t lane,
                            const ReplayOptions& options)>
       replay;
@@ -29,9 +30,11 @@ struct Contestant {
 
 // A policy by the name that --policy takes, or oracle_step, oracle_horizon,
 // oracle_future. `cache` holds the policies' options. kInvalidArgument for
-// other names and for `full`, which evicts nothing. `kernels` must outlive it.
+// other names and for `full`, which evicts nothing. `predictor` (may be
+// nullptr) is for the look-ahead policy; it and `kernels` must outlive it.
 Result<Contestant> FindContestant(std::string_view name,
                                   const CacheOptions& cache,
+                                  const HistoryNetwork* predictor,
                                   const KernelTable& kernels);
 
 // All that FindContestant knows, the oracles last.
@@ -53,6 +56,8 @@ struct ComparisonOptions {
   std::vector<std::string> policies;
   std::vector<double> budgets;
   CacheOptions cache;  // the policies' options; ends that all protect
+  // Of the traces' model, or nullptr.
+  const HistoryNetwork* predictor = nullptr;
 };
 
 // Rows by budget, then policy, in the order of the options. Lanes of a trace

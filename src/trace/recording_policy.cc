@@ -4,8 +4,10 @@
 
 namespace lkv {
 
-RecordingPolicy::RecordingPolicy(const TraceInfo& info, TraceWriter& writer)
-    : writer_(writer),
+RecordingPolicy::RecordingPolicy(const TraceInfo& info, uint32_t n_tokens,
+                                 TraceWriter& writer)
+    : n_tokens_(n_tokens),
+      writer_(writer),
       trace_lane_(info.shape.n_lanes(), -1),
       new_slots_(info.shape.n_lanes()) {
   int n_lanes = 0;
@@ -24,13 +26,14 @@ std::unique_ptr<EvictionPolicy> RecordingPolicy::Clone() const {
 void RecordingPolicy::AddSlots(uint32_t lane, uint32_t n,
                                const float* value_norms,
                                const float* value_distances) {
+  if (writer_.n_steps() == n_tokens_) return;
   CHECK(n == 1);
   new_slots_[lane] = {value_norms[0], value_distances[0]};
 }
 
 void RecordingPolicy::Observe(const LaneObservation& observation) {
   const uint32_t lane = observation.lane;
-  if (trace_lane_[lane] < 0) return;
+  if (trace_lane_[lane] < 0 || observation.query_pos >= n_tokens_) return;
   CHECK(observation.n_slots == observation.query_pos + 1);
   writer_.AddStep(static_cast<uint32_t>(trace_lane_[lane]),
                   {.value_norm = new_slots_[lane].value_norm,

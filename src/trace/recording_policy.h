@@ -2,7 +2,8 @@
 //
 // Given to a cache that keeps everything, it makes a trace of what any policy
 // would have been told: the same calls, the same numbers. Every token is one
-// step, so the text is fed token by token.
+// step, so the text is fed token by token; what comes behind the text is not
+// recorded.
 #pragma once
 
 #include <vector>
@@ -14,9 +15,10 @@ namespace lkv {
 
 class RecordingPolicy final : public EvictionPolicy {
  public:
-  // `writer` must outlive it. Whoever drives the cache calls
-  // writer.FinishStep() after every step.
-  RecordingPolicy(const TraceInfo& info, TraceWriter& writer);
+  // Records a text of n_tokens. `writer` must outlive it. Whoever drives the
+  // cache calls writer.FinishStep() after every step of the text.
+  RecordingPolicy(const TraceInfo& info, uint32_t n_tokens,
+                  TraceWriter& writer);
 
   std::string_view name() const override { return "recording"; }
   // Two texts in one trace make no sense.
@@ -37,6 +39,7 @@ class RecordingPolicy final : public EvictionPolicy {
     float value_distance = 0;
   };
 
+  const uint32_t n_tokens_;
   TraceWriter& writer_;
   std::vector<int> trace_lane_;     // [n_lanes of the model], -1: not recorded
   std::vector<NewSlot> new_slots_;  // [n_lanes of the model]

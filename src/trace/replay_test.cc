@@ -44,7 +44,8 @@ LaneTrace SyntheticLane(const SyntheticTraceOptions& changes = {},
 
 ReplaySums Replay(std::string_view name, const LaneTrace& trace,
                   const ReplayOptions& options) {
-  const auto contestant = FindContestant(name, {}, *SelectKernels(nullptr));
+  const auto contestant =
+      FindContestant(name, {}, nullptr, *SelectKernels(nullptr));
   EXPECT_TRUE(contestant.ok()) << name;
   return contestant->replay(trace, 0, options);
 }
@@ -115,7 +116,7 @@ LanePolicyFactory PolicyNamed(PolicyName name) {
     options.policy = name;
     options.sink_tokens = kQuarter.ends.sink_tokens;
     options.recent_tokens = kQuarter.ends.recent_tokens;
-    return MakeEvictionPolicy(options, capacity, *SelectKernels(nullptr));
+    return MakeEvictionPolicy(options, capacity, *SelectKernels(nullptr), {});
   };
 }
 
@@ -338,7 +339,7 @@ TEST_F(ComparisonTest, AddsUpAllLanesOfAllTexts) {
       const auto lane_trace = trace.ReadLane(lane);
       ASSERT_TRUE(lane_trace.ok());
       by_hand +=
-          FindContestant("lookahead", {}, *SelectKernels(nullptr))
+          FindContestant("lookahead", {}, nullptr, *SelectKernels(nullptr))
               ->replay(*lane_trace, lane, {.capacity_pages = 16, .ends = {}});
     }
   }

@@ -7,11 +7,11 @@
 #include <numeric>
 #include <vector>
 
+#include "base/unsigned_f8.h"
 #include "testing/memory_file_system.h"
 #include "trace/synthetic_trace.h"
 #include "trace/trace_reader.h"
 #include "trace/trace_writer.h"
-#include "trace/unsigned_f8.h"
 
 namespace lkv {
 namespace {
@@ -117,6 +117,43 @@ TEST_F(TraceFileTest, GivesBackWhatWasWritten) {
       }
     }
   }
+}
+
+TEST_F(TraceFileTest, GivesBackTheSecondReading) {
+  for (uint32_t n_steps : {kSegmentSteps, kSegmentSteps + 9}) {
+    auto writer = TraceWriter::Create(files_, kPath, SmallInfo());
+    ASSERT_TRUE(writer.ok());
+    for (uint32_t step = 0; step < n_steps; ++step) {
+      WriteStep(**writer, 4);
+      ASSERT_TRUE((*writer)->FinishStep().ok());
+    }
+    for (uint32_t lane = 0; lane < 4; ++lane) {
+      std::vector<float> most(n_steps, 0.25f);
+      most[lane] = 0.5f;
+      ASSERT_TRUE((*writer)->AddReread(most).ok());
+    }
+    ASSERT_TRUE((*writer)->Finish().ok());
+    const auto reader = TraceReader::Open(files_, kPath);
+    ASSERT_TRUE(reader.ok()) << reader.status().message();
+    EXPECT_TRUE(reader->has_reread());
+    for (uint32_t lane = 0; lane < 4; ++lane) {
+      const auto trace = reader->ReadLane(lane);
+      ASSERT_TRUE(trace.ok()) << trace.status().message();
+      EXPECT_EQ(trace->n_steps(), n_steps);
+      ASSERT_EQ(trace->reread().size(), n_steps);
+      for (uint32_t i = 0; i < n_steps; ++i) {
+        EXPECT_EQ(trace->reread()[i], i == lane ? 0.5f : 0.25f);
+      }
+    }
+  }
+}
+
+TEST_F(TraceFileTest, HasNoSecondReadingThatNobodyRecorded) {
+  ASSERT_TRUE(Write(70).ok());
+  const auto reader = TraceReader::Open(files_, kPath);
+  ASSERT_TRUE(reader.ok());
+  EXPECT_FALSE(reader->has_reread());
+  EXPECT_TRUE(reader->ReadLane(0)->reread().empty());
 }
 
 TEST_F(TraceFileTest, HasTheSizeThatTheFormatStates) {

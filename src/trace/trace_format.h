@@ -8,14 +8,17 @@
 //   tokens   group maximum and mean at the steps where HasTokenRows holds, one
 //            in 8 as the cache observes them in prefill, and 16 in a row of 512
 //   slots    once per token: |v| and |v - mean output of the lane|
+// With a second reading, the text once more behind itself, also once per token:
+// the most attention (group maximum) that any query of it paid.
 //
 // File, little-endian, all blocks checksummed:
-//   info block | segment 0: a block per lane | segment 1 | ... | index block |
-//   end mark
+//   info block | segment 0: a block per lane | segment 1 | ... | second
+//   reading: none or a block per lane | index block | end mark
 // A segment holds kSegmentSteps steps (the last one fewer). A lane block holds
 // a record per step t, with P = PagesOf(t + 1):
 //   f16 value_norm, value_distance; f16 page_max[P], page_mean[P];
 //   f8 page_peak[P]; with token rows: f8 token_max[t + 1], token_mean[t + 1]
+// A block of the second reading: f8 max[n_steps].
 // 4,096 tokens of 90 lanes take 464 MB.
 #pragma once
 
@@ -28,7 +31,7 @@
 
 namespace lkv {
 
-inline constexpr uint32_t kTraceVersion = 1;
+inline constexpr uint32_t kTraceVersion = 2;
 inline constexpr uint32_t kSegmentSteps = 64;
 // Longest text of a trace, so that a damaged file cannot ask for all memory.
 inline constexpr uint32_t kMaxTraceSteps = 1u << 20;
@@ -62,6 +65,11 @@ struct TraceInfo {
 
   uint32_t n_lanes() const {
     return static_cast<uint32_t>(layers.size()) * shape.n_kv_heads;
+  }
+  // Which of the model's lanes lane `lane` of the trace is.
+  uint32_t ModelLane(uint32_t lane) const {
+    return shape.LaneOf(layers[lane / shape.n_kv_heads],
+                        lane % shape.n_kv_heads);
   }
 };
 

@@ -91,9 +91,12 @@ Status TraceReader::ReadEnds() {
   if (!index.ok()) return index.status();
   FieldReader entries(PayloadOf(*index));
   n_steps_ = entries.Read<uint32_t>();
+  const auto n_rereads = entries.Read<uint32_t>();
+  has_reread_ = n_rereads != 0;
   const uint64_t n_blocks =
-      uint64_t{CeilDiv(n_steps_, kSegmentSteps)} * info_.n_lanes();
+      uint64_t{CeilDiv(n_steps_, kSegmentSteps)} * info_.n_lanes() + n_rereads;
   if (!entries.ok() || n_steps_ == 0 || n_steps_ > kMaxTraceSteps ||
+      (has_reread_ && n_rereads != info_.n_lanes()) ||
       entries.n_left() != n_blocks * sizeof(uint64_t) ||
       StepRecordsBytes(0, n_steps_) > n_bytes() / info_.n_lanes()) {
     return Damaged("has an index of another size than its steps");
@@ -138,9 +141,9 @@ Result<LaneTrace> TraceReader::ReadLane(uint32_t lane) const {
     if (!block.ok()) return block.status();
     const uint32_t n_steps =
         std::min(kSegmentSteps, n_steps_ - trace.n_steps());
-    if (Status s = trace.Append(PayloadOf(*block), n_steps); !s.ok()) {
-      return Damaged(std::string(s.message()));
-    }
+    const Status s = n_steps > 0 ? trace.Append(PayloadOf(*block), n_steps)
+                                 : trace.SetReread(PayloadOf(*block));
+    if (!s.ok()) return Damaged(std::string(s.message()));
   }
   return trace;
 }

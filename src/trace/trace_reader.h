@@ -23,9 +23,12 @@ class TraceReader {
   static Result<TraceReader> Open(const FileSystem& file_system,
                                   const std::string& path);
 
+  const std::string& path() const { return path_; }
   const TraceInfo& info() const { return info_; }
   uint32_t n_steps() const { return n_steps_; }
   uint64_t n_bytes() const { return file_->n_bytes(); }
+  // Whether a second reading was recorded.
+  bool has_reread() const { return has_reread_; }
 
   // Lane `lane` of the info's lanes, counted layer-major among those recorded.
   // 5 MB of file for 4,096 steps.
@@ -44,7 +47,9 @@ class TraceReader {
   std::unique_ptr<ReadableFile> file_;
   TraceInfo info_;
   uint32_t n_steps_ = 0;
-  std::vector<uint64_t> block_offsets_;  // [n_segments, n_lanes]
+  bool has_reread_ = false;
+  // [n_segments, n_lanes], then [n_lanes] of the second reading, if any.
+  std::vector<uint64_t> block_offsets_;
 };
 
 }  // namespace lkv

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/unsigned_f8.h"
 #include "io/byte_fields.h"
 #include "io/crc32c.h"
 #include "kernels/kernel_table.h"
 #include "policy/non_negative_f16.h"
 #include "trace/block_layout.h"
-#include "trace/unsigned_f8.h"
 
 namespace lkv {
 namespace {
@@ -98,12 +98,29 @@ Status TraceWriter::FinishStep() {
 }
 
 Status TraceWriter::WriteSegment() {
+  n_written_steps_ = n_steps_;
   for (Lane& lane : lanes_) {
     block_offsets_.push_back(file_->n_bytes());
     if (Status s = WriteBlock(lane.records); !s.ok()) return s;
     lane.records.resize(kBlockHeadBytes);
   }
   return {};
+}
+
+Status TraceWriter::WriteLastSegment() {
+  return n_written_steps_ == n_steps_ ? Status() : WriteSegment();
+}
+
+Status TraceWriter::AddReread(std::span<const float> mass_max) {
+  CHECK(mass_max.size() == n_steps_ && n_rereads_ < lanes_.size());
+  if (n_rereads_ == 0) {
+    if (Status s = WriteLastSegment(); !s.ok()) return s;
+  }
+  std::vector<uint8_t> block = NewBlock();
+  AppendF8(block, mass_max.data(), n_steps_);
+  block_offsets_.push_back(file_->n_bytes());
+  ++n_rereads_;
+  return WriteBlock(block);
 }
 
 Status TraceWriter::WriteBlock(std::vector<uint8_t>& block) {
@@ -119,12 +136,12 @@ Status TraceWriter::Finish() {
   if (n_steps_ == 0) {
     return InvalidArgument("trace: not one step was recorded; give more text");
   }
-  if (n_steps_ % kSegmentSteps != 0) {
-    if (Status s = WriteSegment(); !s.ok()) return s;
-  }
+  CHECK(n_rereads_ == 0 || n_rereads_ == lanes_.size());
+  if (Status s = WriteLastSegment(); !s.ok()) return s;
   const uint64_t index_offset = file_->n_bytes();
   std::vector<uint8_t> index = NewBlock();
   AppendField(index, n_steps_);
+  AppendField(index, n_rereads_);
   for (uint64_t offset : block_offsets_) AppendField(index, offset);
   if (Status s = WriteBlock(index); !s.ok()) return s;
   std::vector<uint8_t> end;

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,10 @@ class TraceWriter {
   void AddStep(uint32_t lane, const LaneStep& step);
   // Every lane has had the step. kInvalidArgument past kMaxTraceSteps.
   Status FinishStep();
-  // No more steps. kInvalidArgument when there was none.
+  // Every step is written: what the tokens of one lane got in a second reading,
+  // [n_steps()]. For all lanes, in their order, or for none.
+  Status AddReread(std::span<const float> mass_max);
+  // No more of anything. kInvalidArgument when there was no step.
   Status Finish();
 
   uint32_t n_steps() const { return n_steps_; }
@@ -54,12 +58,16 @@ class TraceWriter {
   };
   Status WriteBlock(std::vector<uint8_t>& payload);
   Status WriteSegment();
+  // Writes the steps that fill no whole segment, once.
+  Status WriteLastSegment();
 
   std::unique_ptr<NewFile> file_;
   const TraceInfo info_;
   std::vector<Lane> lanes_;  // [n_lanes]
   std::vector<uint64_t> block_offsets_;
   uint32_t n_steps_ = 0;
+  uint32_t n_written_steps_ = 0;  // of those
+  uint32_t n_rereads_ = 0;        // lanes
 };
 
 }  // namespace lkv

@@ -1,4 +1,4 @@
-#include "trace/unsigned_f8.h"
+#include "base/unsigned_f8.h"
 
 #include <gtest/gtest.h>
 

@@ -30,4 +30,9 @@ inline float UnsignedF8ToF32(uint8_t code) {
   return code == 0 ? 0 : std::bit_cast<float>((code + kUnsignedF8Zero) << 20);
 }
 
+// LinearLog2 (base/linear_log2.h) of a code's value; of 0: -31.
+inline float UnsignedF8Log2(uint8_t code) {
+  return static_cast<float>(code) * 0.125f - 31;
+}
+
 }  // namespace lkv
