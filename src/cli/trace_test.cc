@@ -143,5 +143,50 @@ TEST_F(TraceVerbTest, AFullDiskLeavesTheOldTrace) {
   EXPECT_EQ(std::filesystem::file_size(trace), n_bytes);
 }
 
+TEST_F(TraceVerbTest, TrainNamesWhatItCannotLearnFrom) {
+  const std::string trace = Synthesize("a.trace");
+  const std::string good = folder_.File("good.gguf");
+  std::ofstream(good) << "the one before";
+  const std::string empty = folder_.File("empty");
+  std::filesystem::create_directory(empty);
+  struct Case {
+    std::string traces;
+    int exit_code;
+    std::string says;
+  };
+  for (const Case& c :
+       {Case{folder_.File("missing"), 3, "missing"}, Case{empty, 3, empty},
+        Case{good, 3, "is no attention trace"},
+        Case{trace, 2, trace + ": has no second reading"}}) {
+    const ChildResult result =
+        RunLkv({"train", "--traces", c.traces, "-o", good});
+    EXPECT_EQ(result.exit_code, c.exit_code) << c.traces;
+    EXPECT_NE(result.err.find(c.says), std::string::npos) << result.err;
+  }
+  std::string left;
+  std::getline(std::ifstream(good), left);
+  EXPECT_EQ(left, "the one before");
+}
+
+TEST_F(TraceVerbTest, PredictorsOfAnotherModelAreRefused) {
+  const std::string trace = Synthesize("a.trace");
+  const Words replay = {"bench", "policies",   "--trace",   trace,  "--budget",
+                        "50%",   "--policies", "lookahead", "--set"};
+  Words words = replay;
+  words.push_back("predictor=mlp");
+  const ChildResult none = RunLkv(words);
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_NE(none.err.find("none was trained for this model"), std::string::npos)
+      << none.err;
+  words.back() = std::string("predictor=") + LKV_SOURCE_DIR +
+                 "/predictors/smollm2-135m-instruct-q4_1.gguf";
+  const ChildResult other = RunLkv(words);
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_NE(other.err.find("was trained for another model"), std::string::npos)
+      << other.err;
+  words.back() = "predictor=" + trace + ".gguf";
+  EXPECT_EQ(RunLkv(words).exit_code, 3);
+}
+
 }  // namespace
 }  // namespace lkv::cli

@@ -416,5 +416,28 @@ TEST(EngineTest, MissingModelIsNotFound) {
             std::string_view::npos);
 }
 
+TEST(EngineTest, ThePredictorThatCameWithTheProgramServesItsModel) {
+  const auto has_network = [](const std::string& predictor, PolicyName policy) {
+    Request request = MakeRequest(LongPrompt(40), 1, policy, kFullBudget);
+    request.cache.predictor = predictor;
+    return GenerateOrFail(SharedEngine(), request).kv.has_network;
+  };
+  EXPECT_TRUE(has_network("auto", PolicyName::kLookahead));
+  EXPECT_TRUE(has_network("mlp", PolicyName::kLookahead));
+  EXPECT_TRUE(has_network(std::string(LKV_SOURCE_DIR) +
+                              "/predictors/smollm2-135m-instruct-q4_1.gguf",
+                          PolicyName::kLookahead));
+  EXPECT_FALSE(has_network("ema", PolicyName::kLookahead));
+  EXPECT_FALSE(has_network("auto", PolicyName::kLru));
+
+  Request request =
+      MakeRequest(LongPrompt(40), 1, PolicyName::kLookahead, kFullBudget);
+  request.cache.predictor = TestModelPath();
+  const auto no_predictor = SharedEngine().Generate(request, {}, {}, {});
+  EXPECT_EQ(no_predictor.status().code(), StatusCode::kCorrupt);
+  EXPECT_NE(no_predictor.status().message().find("is no predictor"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace lkv

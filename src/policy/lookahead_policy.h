@@ -27,7 +27,7 @@ class LookaheadPolicy : public EvictionPolicy {
   // A token that may get all attention at some time weighs as one that gets
   // this part of it all the time: found by the closed loop on held-out texts
   // (docs/experiments.md).
-  static constexpr float kReuseWeight = 1.0f / 32;
+  static constexpr float kReuseWeight = 1.0f / 12;
 
   // Reads score, prediction_steps, temporal_decay, sink_ and recent_tokens.
   // The network serves `output_error` only; the older score stays as it was.

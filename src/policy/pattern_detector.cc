@@ -14,6 +14,9 @@ constexpr float kFastHalfLifeTokens = 8;
 constexpr float kSlowHalfLifeTokens = 64;
 // Added to every page's share, so that no share is 0.
 constexpr float kSmoothing = 1e-4f;
+// Contestable mass from which on a query's distribution counts in full; one
+// with less counts in proportion.
+constexpr float kFullMass = 0.04f;
 constexpr float kUnobserved = -1;
 
 // Median of `values`, which are reordered; the mean of the middle two when
@@ -56,8 +59,16 @@ void PatternDetector::Observe(const LaneObservation& observation) {
   const float keep_fast = std::exp2(-age / kFastHalfLifeTokens);
   const float keep_slow = std::exp2(-age / kSlowHalfLifeTokens);
   PageAverages* averages = averages_.of(observation.lane);
+  float contestable = 0;
+  for (uint32_t p = pages.begin; p < pages.end; ++p) {
+    contestable += SumPage(observation.mass_mean + size_t{p} * kPageTokens);
+  }
+  const float scale = 1 / std::max(contestable, kFullMass);
+  const auto share_of = [&](uint32_t p) {
+    return scale * SumPage(observation.mass_mean + size_t{p} * kPageTokens);
+  };
   auto update = [&](uint32_t p) {
-    float mass = SumPage(observation.mass_mean + size_t{p} * kPageTokens);
+    const float mass = share_of(p);
     averages[p].fast = keep_fast * averages[p].fast + (1 - keep_fast) * mass;
     averages[p].slow = keep_slow * averages[p].slow + (1 - keep_slow) * mass;
   };
@@ -81,7 +92,7 @@ void PatternDetector::Observe(const LaneObservation& observation) {
     if (n_known > 0) {
       averages[p] = {mean.fast / n_known, mean.slow / n_known};
     } else {
-      float mass = SumPage(observation.mass_mean + size_t{p} * kPageTokens);
+      const float mass = share_of(p);
       averages[p] = {mass, mass};
     }
     update(p);
