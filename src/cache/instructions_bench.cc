@@ -34,6 +34,8 @@ class Decoding {
     options.cache.budget = {.kind = Budget::Kind::kTokens,
                             .amount = kBudgetTokens};
     options.cache.recent_tokens = 32;
+    // What it forecasts takes no instruction more or less.
+    options.predictor = std::make_shared<HistoryNetwork>(kShape.n_lanes());
     options.prompt_tokens = kPromptTokens;
     options.max_new_tokens = kDecodeTokens;
     Result<SequenceId> id = cache_.AddSequence(options);
