@@ -98,7 +98,9 @@ class Plan:
             )
         if kind == 3:
             food, guests = pick(FOODS), number(14, 120)
-            self.facts.append((f"how many portions of {food} we need", f"{guests}"))
+            self.facts.append(
+                (f"how many portions of {food} we need", f"{guests}")
+            )
             return (
                 f"For the evening I thought of {food}, {guests} portions.",
                 f"{guests} portions of {food} can be made in two pots. I would"
