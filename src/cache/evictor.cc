@@ -20,7 +20,7 @@ void PlanScratch::Reserve(uint32_t n_pages) {
   score.resize(n_pages);
   sorted.resize(n_pages);
   victims.resize(n_pages);
-  is_slot_kept.resize(size_t{n_pages} * kPageTokens);
+  no_slots.resize(size_t{n_pages} * kPageTokens);
   slot_victims.resize(size_t{n_pages} * kPageTokens);
   pages.resize(n_pages);
   slots.resize(size_t{n_pages} * kPageTokens);
@@ -249,15 +249,18 @@ SlotMoves Evictor::Repack(uint32_t lane, uint32_t n_leave,
                    });
   std::sort(first, first + n_repacked);
 
-  const uint32_t n_slots = table.n_tokens();
-  const std::span is_kept(scratch.is_slot_kept.data(), n_slots);
-  std::fill(is_kept.begin(), is_kept.end(), uint8_t{1});
+  // Their slots next to each other, in the arrays that held those of all.
+  const uint32_t n_slots = n_repacked * kPageTokens;
   for (uint32_t i = 0; i < n_repacked; ++i) {
-    std::fill_n(&is_kept[size_t{scratch.pages[i]} * kPageTokens], kPageTokens,
-                uint8_t{0});
+    const size_t from = size_t{scratch.pages[i]} * kPageTokens;
+    const size_t to = size_t{i} * kPageTokens;
+    std::copy_n(&scratch.slot_attention[from], kPageTokens,
+                &scratch.slot_attention[to]);
+    std::copy_n(&scratch.slot_score[from], kPageTokens,
+                &scratch.slot_score[to]);
   }
   const uint32_t n_slot_victims = ChooseVictims(
-      {.is_protected = is_kept,
+      {.is_protected = std::span(scratch.no_slots).first(n_slots),
        .attention = std::span(scratch.slot_attention).first(n_slots),
        .score = std::span(scratch.slot_score).first(n_slots),
        .n_leave = n_leave * kPageTokens,
@@ -267,14 +270,12 @@ SlotMoves Evictor::Repack(uint32_t lane, uint32_t n_leave,
   CHECK(n_slot_victims == n_leave * kPageTokens);
   uint32_t n_left = n_slot_victims;  // victims come in descending order
   uint32_t n_moved = 0;
-  for (uint32_t i = 0; i < n_repacked; ++i) {
-    const uint32_t first_slot = scratch.pages[i] * kPageTokens;
-    for (uint32_t slot = first_slot; slot < first_slot + kPageTokens; ++slot) {
-      if (n_left > 0 && scratch.slot_victims[n_left - 1] == slot) {
-        --n_left;
-      } else {
-        scratch.slots[n_moved++] = slot;
-      }
+  for (uint32_t i = 0; i < n_slots; ++i) {
+    if (n_left > 0 && scratch.slot_victims[n_left - 1] == i) {
+      --n_left;
+    } else {
+      scratch.slots[n_moved++] =
+          scratch.pages[i / kPageTokens] * kPageTokens + i % kPageTokens;
     }
   }
   return {.pages = {scratch.pages.data(), n_repacked},

@@ -59,7 +59,8 @@ struct SequenceOptions {
   std::function<std::unique_ptr<EvictionPolicy>(const PolicyCapacity&)>
       make_policy = {};
   // What the look-ahead policy forecasts by, one lane of it for each of the
-  // cache; nullptr: by its moving average alone.
+  // cache; nullptr: by its moving average alone. Owned by all sequences that
+  // forecast by it and by the engine's shelf (engine/predictors.h).
   std::shared_ptr<const HistoryNetwork> predictor = nullptr;
 };
 

@@ -15,6 +15,7 @@
 
 namespace lkv {
 
+// Thread-compatible.
 class Predictors {
  public:
   // For a model of n_lanes lanes.
@@ -22,7 +23,8 @@ class Predictors {
       : model_(std::move(model_fingerprint)), n_lanes_(n_lanes) {}
 
   // nullptr: the moving average alone ("ema", or "auto" for a model that no
-  // network came with). A file is read once. kInvalidArgument: "mlp" for such a
+  // network came with). Owned by the shelf and by every sequence that got it. A
+  // file is read once. kInvalidArgument: "mlp" for such a
   // model, or a file for another one; else what reading the file says.
   Result<std::shared_ptr<const HistoryNetwork>> Find(
       const std::string& predictor);
