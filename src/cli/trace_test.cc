@@ -163,6 +163,14 @@ TEST_F(TraceVerbTest, TrainNamesWhatItCannotLearnFrom) {
     EXPECT_EQ(result.exit_code, c.exit_code) << c.traces;
     EXPECT_NE(result.err.find(c.says), std::string::npos) << result.err;
   }
+  const std::string nowhere = folder_.File("none/new.gguf");
+  const ChildResult refused =
+      RunLkv({"train", "--traces", trace, "-o", nowhere});
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_NE(refused.err.find(nowhere + ": cannot be created"),
+            std::string::npos)
+      << refused.err;
+
   std::string left;
   std::getline(std::ifstream(good), left);
   EXPECT_EQ(left, "the one before");

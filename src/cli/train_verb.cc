@@ -100,6 +100,10 @@ ExitCode TrainVerb::Run(Output& out, Interrupt& interrupt) const {
   if (!kernels.ok()) return out.Fail(kernels.status());
   const auto team = threads_.CreateTeam();
   if (!team.ok()) return out.Fail(team.status());
+  // Not after minutes of work.
+  if (const auto probe = LocalFileSystem().Create(output_); !probe.ok()) {
+    return out.Fail(probe.status());
+  }
   const auto paths = ListTraces(traces_);
   if (!paths.ok()) return out.Fail(paths.status());
   std::vector<TraceReader> traces;
