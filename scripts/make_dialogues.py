@@ -124,7 +124,7 @@ class Plan:
 
     def recall(self) -> tuple[str, str]:
         """A question about something older, and its answer."""
-        question, answer = self.chance.choice(self.facts[: -2 or None])
+        question, answer = self.chance.choice(self.facts[:-2])
         opening = self.chance.choice(
             ["Remind me,", "I forgot:", "Before I go on,", "One more time:"]
         )
@@ -149,7 +149,7 @@ def dialogue(seed: int) -> str:
         "Assistant: Gladly. Tell me what is fixed already, and I keep track of"
         " it while we go on.",
     ]
-    for turn in range(N_TURNS):
+    for _ in range(N_TURNS):
         asks = len(plan.facts) > 4 and plan.chance.random() < 0.35
         said, reply = plan.recall() if asks else plan.new_fact()
         lines += [f"User: {said}", f"Assistant: {reply}"]

@@ -20,7 +20,6 @@ void PlanScratch::Reserve(uint32_t n_pages) {
   score.resize(n_pages);
   sorted.resize(n_pages);
   victims.resize(n_pages);
-  no_slots.resize(size_t{n_pages} * kPageTokens);
   slot_victims.resize(size_t{n_pages} * kPageTokens);
   pages.resize(n_pages);
   slots.resize(size_t{n_pages} * kPageTokens);
@@ -260,7 +259,7 @@ SlotMoves Evictor::Repack(uint32_t lane, uint32_t n_leave,
                 &scratch.slot_score[to]);
   }
   const uint32_t n_slot_victims = ChooseVictims(
-      {.is_protected = std::span(scratch.no_slots).first(n_slots),
+      {.is_protected = {},
        .attention = std::span(scratch.slot_attention).first(n_slots),
        .score = std::span(scratch.slot_score).first(n_slots),
        .n_leave = n_leave * kPageTokens,

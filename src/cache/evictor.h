@@ -46,7 +46,6 @@ struct PlanScratch {
   std::vector<float> score;
   std::vector<float> sorted;
   std::vector<uint32_t> victims;  // pages
-  std::vector<uint8_t> no_slots;  // zeros: no slot is protected
   std::vector<uint32_t> slot_victims;
   std::vector<uint32_t> pages;  // the result
   std::vector<uint32_t> slots;

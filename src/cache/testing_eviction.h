@@ -21,9 +21,7 @@ inline SequenceOptions Evicting(PolicyName policy, uint32_t budget_tokens) {
                           .amount = budget_tokens};
   options.cache.sink_tokens = 4;
   options.cache.recent_tokens = 32;
-  // What is simple to foretell: whole pages leave, as many of every lane.
-  options.cache.unit = EvictionUnit::kPage;
-  options.cache.lane_spread = LaneSpreadMode::kEqual;
+  EvictWholePages(&options.cache);
   options.prompt_tokens = 600;
   options.max_new_tokens = 400;
   return options;

@@ -13,14 +13,18 @@ inline PagedKvCacheOptions Threads(uint32_t n) {
   return {.kernels = SelectKernels(nullptr), .max_threads = n};
 }
 
+// What is simple to foretell: whole pages leave, as many of every lane.
+inline void EvictWholePages(CacheOptions* options) {
+  options->unit = EvictionUnit::kPage;
+  options->lane_spread = LaneSpreadMode::kEqual;
+}
+
 inline SequenceOptions Small(PolicyName policy, Budget budget) {
   SequenceOptions options;
   options.cache.policy = policy;
   options.cache.budget = budget;
   options.cache.recent_tokens = 32;
-  // What is simple to foretell: whole pages leave, as many of every lane.
-  options.cache.unit = EvictionUnit::kPage;
-  options.cache.lane_spread = LaneSpreadMode::kEqual;
+  EvictWholePages(&options.cache);
   options.prompt_tokens = 700;
   options.max_new_tokens = 300;
   return options;

@@ -92,13 +92,9 @@ ExitCode BenchPoliciesVerb::Run(Output& out, Interrupt& interrupt) const {
   if (!kernels.ok()) return out.Fail(kernels.status());
   const auto team = threads_.CreateTeam();
   if (!team.ok()) return out.Fail(team.status());
-  std::vector<TraceReader> traces;
-  for (const std::string& path : traces_) {
-    auto trace = TraceReader::Open(LocalFileSystem(), path);
-    if (!trace.ok()) return out.Fail(trace.status());
-    traces.push_back(*std::move(trace));
-  }
-  const TraceInfo& info = traces.front().info();
+  const auto traces = TraceReader::OpenAll(LocalFileSystem(), traces_);
+  if (!traces.ok()) return out.Fail(traces.status());
+  const TraceInfo& info = traces->front().info();
   Predictors predictors(info.model, info.shape.n_lanes());
   const auto predictor = predictors.Find(options->cache.predictor);
   if (!predictor.ok()) return out.Fail(predictor.status());
@@ -106,7 +102,7 @@ ExitCode BenchPoliciesVerb::Run(Output& out, Interrupt& interrupt) const {
   interrupt.SetFlag();
   Progress progress("replay");
   const auto rows = ComparePolicies(
-      traces, *options, **kernels, **team,
+      *traces, *options, **kernels, **team,
       [&](uint64_t n_done, uint64_t n_all) { progress.Show(n_done, n_all); },
       [&] { return interrupt.Requested(); });
   progress.Erase();

@@ -106,17 +106,13 @@ ExitCode TrainVerb::Run(Output& out, Interrupt& interrupt) const {
   }
   const auto paths = ListTraces(traces_);
   if (!paths.ok()) return out.Fail(paths.status());
-  std::vector<TraceReader> traces;
-  for (const std::string& path : *paths) {
-    auto trace = TraceReader::Open(LocalFileSystem(), path);
-    if (!trace.ok()) return out.Fail(trace.status());
-    traces.push_back(*std::move(trace));
-  }
+  const auto traces = TraceReader::OpenAll(LocalFileSystem(), *paths);
+  if (!traces.ok()) return out.Fail(traces.status());
   interrupt.SetFlag();
   const Stopwatch watch;
   Progress progress("train");
   const auto trained = TrainPredictor(
-      traces, {.seed = seed_}, **kernels, **team,
+      *traces, {.seed = seed_}, **kernels, **team,
       [&](const char* what, uint64_t n_done, uint64_t n_all) {
         progress.Show(n_done, n_all, what);
       },

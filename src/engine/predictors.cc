@@ -37,9 +37,7 @@ NetworkResult Predictors::FindBuiltIn() const {
     Result<std::unique_ptr<GgufFile>> file =
         GgufFile::FromBytes(built_in.name, built_in.bytes);
     if (!file.ok()) return file.status();
-    Result<PredictorFile> predictor = ReadPredictor(**file);
-    if (!predictor.ok()) return predictor.status();
-    if (predictor->model == model_) {
+    if (ModelOfPredictor(**file) == model_) {
       return NetworkFor(**file, model_, n_lanes_);
     }
   }

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "lookaheadkv/status.h"
 #include "policy/history_network.h"
@@ -24,8 +25,8 @@ class Predictors {
 
   // nullptr: the moving average alone ("ema", or "auto" for a model that no
   // network came with). Owned by the shelf and by every sequence that got it. A
-  // file is read once. kInvalidArgument: "mlp" for such a
-  // model, or a file for another one; else what reading the file says.
+  // file is read once. kInvalidArgument: "mlp" for such a model, or a file for
+  // another one; else what reading the file says.
   Result<std::shared_ptr<const HistoryNetwork>> Find(
       const std::string& predictor);
 

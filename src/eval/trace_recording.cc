@@ -34,11 +34,9 @@ Status RecordReread(Engine& engine, Sequence& sequence,
   if (Status s = Reread(engine, sequence, tokens, scores, cancelled); !s.ok()) {
     return s;
   }
-  for (uint32_t layer : info.layers) {
-    for (uint32_t head = 0; head < info.shape.n_kv_heads; ++head) {
-      Status s = writer.AddReread(scores.of(info.shape.LaneOf(layer, head)));
-      if (!s.ok()) return s;
-    }
+  for (uint32_t lane = 0; lane < info.n_lanes(); ++lane) {
+    Status s = writer.AddReread(scores.of(info.ModelLane(lane)));
+    if (!s.ok()) return s;
   }
   return {};
 }

@@ -12,7 +12,7 @@ inline constexpr float kMaxF16 = 65504;
 
 // out[i] = half[i] for finite halves without sign. Without branches, the choice
 // between the two cases made on bits, so that compilers turn the loop into
-// vector code: scoring reads two halves per slot, and one call or jump per half
+// vector code: scoring reads a half per slot, and one call or jump per half
 // costs more than all the rest.
 inline void WidenNonNegativeF16(const uint16_t* half, size_t n, float* out) {
   for (size_t i = 0; i < n; ++i) {

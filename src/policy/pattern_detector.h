@@ -11,9 +11,10 @@
 // change, or always do. Every query counts alike, whatever share of its
 // attention goes to contestable tokens, from 4 % on: a text that turns leaves
 // them alone at first, and averages of the mass itself would forget the old
-// topic only when 1 % of it is left, 50 tokens later. Divergences are Jensen-Shannon in nats (0 .. ln 2) or
-// Kullback-Leibler (fast against slow; unbounded), on distributions smoothed by
-// 1e-4 a page so that neither sees log 0.
+// topic only when 1 % of it is left, 50 tokens later. Divergences are
+// Jensen-Shannon in nats (0 .. ln 2) or Kullback-Leibler (fast against slow;
+// unbounded), on distributions smoothed by 1e-4 a page so that neither sees log
+// 0.
 //
 // Thread rule: AddPage, RemovePage, Observe and Evaluate for different lanes
 // may run at the same time; Update is one caller's, between them. Allocates in

@@ -20,13 +20,16 @@ struct LeavesFirst {
 }  // namespace
 
 uint32_t ChooseVictims(const LanePlanInput& in, std::span<uint32_t> victims) {
-  const uint32_t n_pages = static_cast<uint32_t>(in.is_protected.size());
-  CHECK(in.score.size() == n_pages && victims.size() >= n_pages);
+  const uint32_t n_pages = static_cast<uint32_t>(in.score.size());
+  CHECK(in.is_protected.empty() || in.is_protected.size() == n_pages);
+  CHECK(victims.size() >= n_pages);
   CHECK(!in.two_stage || in.attention.size() == n_pages);
 
   uint32_t n_candidates = 0;
   for (uint32_t p = 0; p < n_pages; ++p) {
-    if (in.is_protected[p] == 0) victims[n_candidates++] = p;
+    if (in.is_protected.empty() || in.is_protected[p] == 0) {
+      victims[n_candidates++] = p;
+    }
   }
   const uint32_t n_leave = std::min(in.n_leave, n_candidates);
 

@@ -14,9 +14,10 @@
 namespace lkv {
 
 struct LanePlanInput {
-  std::span<const uint8_t> is_protected;  // [n_pages], see protection.h
-  std::span<const float> attention;       // [n_pages], read when two_stage
-  std::span<const float> score;           // [n_pages], no NaN; higher = keep
+  // [n_pages], see protection.h; empty: nothing is protected.
+  std::span<const uint8_t> is_protected;
+  std::span<const float> attention;  // [n_pages], read when two_stage
+  std::span<const float> score;      // [n_pages], no NaN; higher = keep
   // Pages that must go so that window and budget hold: the hard cap.
   uint32_t n_leave = 0;
   // At most so many pages leave now; the rest waits for the lane's next turn.

@@ -10,11 +10,8 @@ RecordingPolicy::RecordingPolicy(const TraceInfo& info, uint32_t n_tokens,
       writer_(writer),
       trace_lane_(info.shape.n_lanes(), -1),
       new_slots_(info.shape.n_lanes()) {
-  int n_lanes = 0;
-  for (uint32_t layer : info.layers) {
-    for (uint32_t head = 0; head < info.shape.n_kv_heads; ++head) {
-      trace_lane_[info.shape.LaneOf(layer, head)] = n_lanes++;
-    }
+  for (uint32_t lane = 0; lane < info.n_lanes(); ++lane) {
+    trace_lane_[info.ModelLane(lane)] = static_cast<int>(lane);
   }
 }
 

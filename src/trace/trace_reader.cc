@@ -54,6 +54,17 @@ Result<TraceReader> TraceReader::Open(const FileSystem& file_system,
   return reader;
 }
 
+Result<std::vector<TraceReader>> TraceReader::OpenAll(
+    const FileSystem& file_system, const std::vector<std::string>& paths) {
+  std::vector<TraceReader> traces;
+  for (const std::string& path : paths) {
+    Result<TraceReader> trace = Open(file_system, path);
+    if (!trace.ok()) return trace.status();
+    traces.push_back(*std::move(trace));
+  }
+  return traces;
+}
+
 Status TraceReader::Damaged(const std::string& what) const {
   return Corrupt(path_ + ": " + what + "; record it again");
 }

@@ -23,6 +23,10 @@ class TraceReader {
   static Result<TraceReader> Open(const FileSystem& file_system,
                                   const std::string& path);
 
+  // All of `paths`; fails as the first that fails.
+  static Result<std::vector<TraceReader>> OpenAll(
+      const FileSystem& file_system, const std::vector<std::string>& paths);
+
   const std::string& path() const { return path_; }
   const TraceInfo& info() const { return info_; }
   uint32_t n_steps() const { return n_steps_; }

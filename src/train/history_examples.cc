@@ -19,13 +19,12 @@ constexpr float kLeastLog2 = -17;
 
 class Collector {
  public:
-  Collector(const LaneTrace& trace, const HistoryOptions& options,
+  Collector(const LaneTrace& trace, const EmaPredictor::Options& options,
             const KernelTable& kernels, HistoryExamples::Lane& lane)
       : trace_(trace),
         ends_(options.ends),
         lane_(lane),
-        history_({.prediction_steps = options.prediction_steps,
-                  .ends = options.ends},
+        history_(options,
                  {.n_lanes = 1, .pages_per_lane = PagesOf(trace.n_steps())},
                  kernels) {}
 
@@ -76,7 +75,7 @@ class Collector {
 
 }  // namespace
 
-void AddExamples(const LaneTrace& trace, const HistoryOptions& options,
+void AddExamples(const LaneTrace& trace, const EmaPredictor::Options& options,
                  const KernelTable& kernels, HistoryExamples::Lane& lane) {
   CHECK(trace.reread().size() == trace.n_steps());
   Collector(trace, options, kernels, lane).Run();

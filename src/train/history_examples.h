@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/kernel_table.h"
-#include "policy/protection.h"
+#include "policy/ema_predictor.h"
 #include "trace/lane_trace.h"
 
 namespace lkv {
@@ -32,17 +32,12 @@ struct HistoryExamples {
   std::vector<Lane> lanes;  // of the model
 };
 
-// What the moving average of the examples forecasts, as in serving.
-struct HistoryOptions {
-  uint32_t prediction_steps = 4;
-  ProtectedEnds ends = {};
-};
-
 // Adds examples of one lane: at every 512th token and at the end of the text,
 // of up to 512 tokens that might leave then, evenly spaced. Replays what the
-// cache observes in prefill, one query in 8. Requires trace.reread(). 20 ms for
+// cache observes in prefill, one query in 8. `options` are those of the moving
+// average, as in serving. Requires trace.reread(). 20 ms for
 // 4,096 steps.
-void AddExamples(const LaneTrace& trace, const HistoryOptions& options,
+void AddExamples(const LaneTrace& trace, const EmaPredictor::Options& options,
                  const KernelTable& kernels, HistoryExamples::Lane& lane);
 
 }  // namespace lkv

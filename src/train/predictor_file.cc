@@ -66,6 +66,10 @@ Status WritePredictor(const FileSystem& file_system, const std::string& path,
   return (*file)->Commit();
 }
 
+std::string ModelOfPredictor(const GgufFile& file) {
+  return file.GetString(kModelKey).value_or("");
+}
+
 Result<PredictorFile> ReadPredictor(const GgufFile& file) {
   if (file.GetString(kArchitectureKey) != kArchitecture) {
     return Corrupt(file.path() +
@@ -81,7 +85,7 @@ Result<PredictorFile> ReadPredictor(const GgufFile& file) {
   if (bias == nullptr) return Damaged(file.path(), "tensor bias is missing");
   const uint64_t n_lanes = bias->shape[0];
   PredictorFile predictor;
-  predictor.model = file.GetString(kModelKey).value_or("");
+  predictor.model = ModelOfPredictor(file);
   HistoryNetwork& network = predictor.network;
   for (const auto& [name, shape, values] : std::initializer_list<
            std::tuple<const char*, std::vector<uint64_t>, std::vector<float>*>>{

@@ -22,6 +22,10 @@ struct PredictorFile {
 Status WritePredictor(const FileSystem& file_system, const std::string& path,
                       const PredictorFile& predictor);
 
+// Fingerprint of the model that a file's predictor is for; empty: it names
+// none.
+std::string ModelOfPredictor(const GgufFile& file);
+
 // kCorrupt, naming the file: no predictor, one of another version, sizes that
 // do not fit each other, numbers that are not finite.
 Result<PredictorFile> ReadPredictor(const GgufFile& file);
