@@ -16,6 +16,7 @@ namespace lkv {
 enum class PolicyName {
   kFull,       // keeps everything; the budget must hold the whole text
   kLookahead,  // predicted attention times what the loss would change
+  kEma,        // the same, predicted by a moving average alone
   kLru,        // oldest last use first (use = among the step's heavy hitters)
   kLfu,        // fewest uses first
   kFifo,       // oldest arrival first
@@ -24,7 +25,15 @@ enum class PolicyName {
   kObserved,   // smallest sum of attention divided by age first
   kTova,       // smallest attention in the last step first
   kSnapKv,     // smallest pooled attention of the last 32 queries first
+  kRepeat,     // least attention when the prompt is read a second time (KVzip)
   kRandom,     // uniformly, from the seed
+};
+
+// When a prompt is cut down to the budget.
+enum class PromptReading {
+  kWithinBudget,  // while it is read: the budget holds at every moment
+  kWhole,         // once it has been read whole: nothing is missing while it is
+                  // read, but all of its KV is in memory until then
 };
 
 // What leaves at once.
@@ -106,6 +115,8 @@ struct CacheOptions {
   uint32_t recent_tokens = 128;
   uint32_t dense_layers = 0;  // first layers that never evict
   bool pin_system = true;
+  // Of a sequence's first prompt; kRepeat always reads it whole.
+  PromptReading reading = PromptReading::kWithinBudget;
 
   uint64_t seed = 0;  // of the random policy
 
@@ -113,5 +124,13 @@ struct CacheOptions {
   LaneSpreadMode lane_spread = LaneSpreadMode::kAuto;
   EvictionUnit unit = EvictionUnit::kRepack;
 };
+
+// Whether the first prompt is read with everything kept, then cut down.
+inline bool ReadsPromptWhole(const CacheOptions& options) {
+  if (!options.enabled || options.policy == PolicyName::kFull) return false;
+  return options.policy == PolicyName::kRepeat ||
+         (options.reading == PromptReading::kWhole &&
+          options.budget.kind != Budget::Kind::kFull);
+}
 
 }  // namespace lkv

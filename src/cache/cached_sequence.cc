@@ -103,6 +103,11 @@ WindowController::Options WindowOf(const KvShape& shape,
 Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
     SequenceId id, const KvShape& shape, const KernelTable& kernels,
     const WindowContext& context, const SequenceOptions& options) {
+  if (options.cache.policy == PolicyName::kRepeat && !options.make_policy) {
+    return InvalidArgument(
+        "policy: repeat needs somebody who reads the prompt twice; choose "
+        "another");
+  }
   const CacheCost cost = CostOf(shape, options, kernels);
   Result<BudgetPlan> plan = MakeBudgetPlan(shape, options, cost);
   if (!plan.ok()) return plan.status();
@@ -268,7 +273,8 @@ SequenceStats CachedSequence::Stats() const {
         n_lanes;
     stats.window_tokens = judge_->evictor.window_tokens();
     stats.pattern_change = judge_->evictor.pattern_change();
-    stats.has_network = judge_->policy->has_network();
+    const ForecastCheck::Verdict* verdict = judge_->policy->forecast();
+    if (verdict != nullptr) stats.forecast = *verdict;
   }
   return stats;
 }

@@ -70,6 +70,10 @@ bool Evictor::HasRoom(uint32_t pages_to_open) const {
 Status Evictor::MakeRoom(uint32_t n_tokens, uint32_t pages_to_open,
                          PlanScratch& scratch) {
   for (uint32_t lane = 0; lane < shape_.n_lanes(); ++lane) {
+    const SlotMoves moves = plans_[lane].moves();
+    if (!moves.slots.empty()) parts_.pages->PrefetchSlots(lane, moves.pages);
+  }
+  for (uint32_t lane = 0; lane < shape_.n_lanes(); ++lane) {
     LanePlan& plan = plans_[lane];
     Evict(lane, plan.moves());
     plan.Set({});
@@ -302,6 +306,7 @@ void Evictor::EvaluateLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new) {
 }
 
 void Evictor::UpdateTargets(uint32_t n_tokens, uint32_t n_new) {
+  parts_.policy->EndStep();
   if (parts_.detector != nullptr) parts_.detector->Update();
   controller_.Update(pattern_change(), n_tokens);
   if (n_sparse_ == 0) return;

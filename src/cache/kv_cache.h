@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -98,7 +99,9 @@ struct SequenceStats {
   uint64_t evicted_tokens = 0;        // token-lanes / lanes, rounded
   uint32_t window_tokens = 0;         // the controller's target now
   double pattern_change = 0;          // smoothed, nats
-  bool has_network = false;           // a trained one forecasts attention
+  // How the trained network does that forecasts attention; none: there is no
+  // network, or no policy that asks it.
+  std::optional<ForecastCheck::Verdict> forecast;
 };
 
 // One observed query of one lane, as the observer sees it.

@@ -180,12 +180,14 @@ TEST(RepackedEvictionTest, AShrunkBudgetKeepsTheTokensWithTheMostAttention) {
 TEST(RepackedEvictionTest, ScoreSpreadKeepsTheBestTokensOfAllLanes) {
   class ByLane final : public EvictionPolicy {
    public:
+    explicit ByLane(int& n_ended) : n_ended_(n_ended) {}
     std::string_view name() const override { return "by lane"; }
     std::unique_ptr<EvictionPolicy> Clone() const override { return nullptr; }
     size_t bytes_per_page() const override { return 0; }
     void AddPage(uint32_t, uint32_t) override {}
     void AddSlots(uint32_t, uint32_t, const float*, const float*) override {}
     void Observe(const LaneObservation&) override {}
+    void EndStep() override { ++n_ended_; }
     // Of lane 0 every slot is among the best, of lane 5 none.
     void ScoreSlots(uint32_t lane, uint32_t,
                     const SlotScores& out) const override {
@@ -196,12 +198,16 @@ TEST(RepackedEvictionTest, ScoreSpreadKeepsTheBestTokensOfAllLanes) {
     }
     void MoveSlots(uint32_t, const SlotMoves&) override {}
     void RemovePage(uint32_t, uint32_t) override {}
+
+   private:
+    int& n_ended_;
   };
+  int n_ended = 0;
   SequenceOptions options = Evicting(PolicyName::kLookahead, 0);
   options.cache.budget = {};
   options.cache.lane_spread = LaneSpreadMode::kScore;
-  options.make_policy = [](const PolicyCapacity&) {
-    return std::make_unique<ByLane>();
+  options.make_policy = [&n_ended](const PolicyCapacity&) {
+    return std::make_unique<ByLane>(n_ended);
   };
   PagedKvCache cache(kShape, Threads(1));
   CacheDriver drive(cache, 1);
@@ -219,9 +225,11 @@ TEST(RepackedEvictionTest, ScoreSpreadKeepsTheBestTokensOfAllLanes) {
   EXPECT_LT(held[4], 320u) << "what the others leave";
   EXPECT_LT(held[5], 112u);
   EXPECT_GE(held[5], 80u) << "a fifth of the mean";
+  EXPECT_EQ(n_ended, 2) << "chunks";
   for (int i = 0; i < 40; ++i) {
     ASSERT_FALSE(drive.Step(sequence, 1).empty()) << drive.status.message();
   }
+  EXPECT_EQ(n_ended, 42) << "once a step, not once a lane";
 }
 
 TEST(RepackedEvictionTest, ABudgetShrinksOnlyAndNotBelowTheSmallest) {

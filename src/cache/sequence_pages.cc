@@ -288,6 +288,18 @@ void SequencePages::MoveSlots(uint32_t lane, std::span<const uint32_t> pages,
   tables_[lane].MoveSlots(pages, slots);
 }
 
+void SequencePages::PrefetchSlots(uint32_t lane,
+                                  std::span<const uint32_t> pages) const {
+  constexpr size_t kLineBytes = 64;
+  const size_t page_bytes = shape_.page_bytes(options_.type);
+  for (const uint32_t index : pages) {
+    const uint8_t* page = tables_[lane].pages()[index];
+    for (size_t at = 0; at < page_bytes; at += kLineBytes) {
+      __builtin_prefetch(page + at, 1);
+    }
+  }
+}
+
 void SequencePages::Compact() {
   PagePool& own = *pools_.rest;
   // All pages could lie below end_page, with an extent per lane to spare, which

@@ -71,6 +71,10 @@ class SequencePages {
   // Of pages that are shared, copies are written to. 60 ns a slot.
   void MoveSlots(uint32_t lane, std::span<const uint32_t> pages,
                  std::span<const uint32_t> slots);
+  // Asks for the memory of pages that MoveSlots will need: it reads a few bytes
+  // of each of their lines, which a step of several sequences has driven out of
+  // the processor's caches.
+  void PrefetchSlots(uint32_t lane, std::span<const uint32_t> pages) const;
   // Pages leave anywhere, so a pool that has shrunk is full of holes and no
   // slab is empty. Moves up to kMaxMovesPerCompact pages of the next few lanes
   // into lower holes, if that can empty a slab; likewise pages that are shared

@@ -8,6 +8,7 @@
 
 #include "base/byte_text.h"
 #include "base/printable_text.h"
+#include "cli/active_predictor.h"
 #include "cli/budget_notice.h"
 #include "cli/cache_map.h"
 #include "cli/generation_report.h"
@@ -166,6 +167,14 @@ class ChatLoop {
         CacheMap(*conversation_.sequence(), engine_.architecture().kv_shape(),
                  conversation_.tokens(), engine_.tokenizer());
     std::fputs(text.c_str(), stderr);
+    const auto predictor = ActivePredictorOf(conversation_.cache(),
+                                             conversation_.sequence()->stats());
+    if (predictor) {
+      std::fputs(
+          ("\nForecast by " + predictor->name + ": " + predictor->reason + "\n")
+              .c_str(),
+          stderr);
+    }
   }
 
   const Engine& engine_;

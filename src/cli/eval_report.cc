@@ -167,7 +167,7 @@ std::string EvalAsText(const ClosedLoopReport& report,
       FormatCount(report.window_names.size(), "window") + " of " +
       FormatCount(options.context_tokens) + " and " +
       FormatCount(options.forced_tokens) + " tokens; the context is read " +
-      (options.reading == ContextReading::kWhole ? "whole, then cut down"
+      (options.reading == PromptReading::kWhole ? "whole, then cut down"
                                                  : "within the budget") +
       "\n\n";
   TextTable table({{"budget", Align::kRight},

@@ -54,8 +54,8 @@ Result<ClosedLoopOptions> EvalVerb::ReadOptions() const {
   options.context_tokens = context_tokens_;
   options.forced_tokens = forced_tokens_;
   options.windows_per_text = n_windows_;
-  options.reading = reading_ == "whole" ? ContextReading::kWhole
-                                        : ContextReading::kWithinBudget;
+  options.reading = reading_ == "whole" ? PromptReading::kWhole
+                                        : PromptReading::kWithinBudget;
   return options;
 }
 

@@ -1,6 +1,7 @@
 #include "cli/generation_report.h"
 
 #include "base/byte_text.h"
+#include "cli/active_predictor.h"
 #include "cli/number_text.h"
 #include "options/option_table.h"
 
@@ -35,12 +36,22 @@ std::string ValueOf(const char* key, const CacheOptions& cache) {
   return FormatOption(*FindOption(key), cache);
 }
 
-// What forecast attention: null where nothing did.
-Json PredictorAsJson(const GenerationReport& report) {
-  if (report.cache.policy != PolicyName::kLookahead || !report.cache.enabled) {
-    return {};
+// null where nothing was forecast.
+Json PredictorAsJson(const std::optional<ActivePredictor>& predictor) {
+  if (!predictor) return {};
+  return predictor->name;
+}
+
+Json ForecastAsJson(const GenerationReport& report,
+                    const std::optional<ActivePredictor>& predictor) {
+  if (!predictor) return {};
+  Json document = {{"reason", predictor->reason}};
+  if (const auto& verdict = report.generation.kv.forecast) {
+    document["returns"] = verdict->n_returns;
+    document["network_rank"] = verdict->network_rank;
+    document["average_rank"] = verdict->average_rank;
   }
-  return report.generation.kv.has_network ? "mlp" : "ema";
+  return document;
 }
 
 }  // namespace
@@ -61,6 +72,7 @@ std::string PolicyText(PolicyName policy) {
 Json ReportAsJson(const GenerationReport& report) {
   const Generation& g = report.generation;
   const SequenceStats& kv = g.kv;
+  const auto predictor = ActivePredictorOf(report.cache, kv);
   Json hit = nullptr;
   if (report.hit) {
     hit = {{"mass", report.hit->mass},
@@ -83,7 +95,8 @@ Json ReportAsJson(const GenerationReport& report) {
             {"policy_share", g.times.PolicyShare()}}},
           {"kv",
            {{"policy", ValueOf("policy", report.cache)},
-            {"predictor", PredictorAsJson(report)},
+            {"predictor", PredictorAsJson(predictor)},
+            {"forecast", ForecastAsJson(report, predictor)},
             {"kv_type", ValueOf("kv_type", report.cache)},
             {"budget_bytes", kv.budget_bytes},
             {"resident_bytes_max", kv.resident_bytes_max},
@@ -121,12 +134,13 @@ std::string ReportAsText(const GenerationReport& report) {
            FormatPercent(times.PolicyShare()) + " of it\n";
   }
 
-  const Json predictor = PredictorAsJson(report);
+  const auto predictor = ActivePredictorOf(report.cache, kv);
   out += "kv cache   " + ValueOf("policy", report.cache) +
-         (predictor.is_null() ? "" : " by " + predictor.get<std::string>()) +
-         ", " + ValueOf("kv_type", report.cache) + ", budget " +
+         (predictor ? " by " + predictor->name : "") + ", " +
+         ValueOf("kv_type", report.cache) + ", budget " +
          ValueOf("budget", report.cache) + " = " +
          FormatBytes(kv.budget_bytes) + "\n";
+  if (predictor) out += "           " + predictor->reason + "\n";
   out += "           " + FormatBytes(kv.resident_bytes_max) +
          " resident at most; keeping everything takes " +
          FormatBytes(kv.full_bytes) + "\n";

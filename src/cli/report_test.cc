@@ -75,6 +75,38 @@ TEST(GenerationReportTest, TextFitsATerminalAndSaysHowFarPrefillCame) {
       std::string::npos);
 }
 
+TEST(GenerationReportTest, SaysWhichPredictorServesAndWhy) {
+  Generation generation = SomeGeneration();
+  CacheOptions cache;
+  const auto predictor_of = [&] {
+    const std::string text = ReportAsText({generation, 6000, cache, {}});
+    ExpectNoLineBeyond80(text);
+    const auto kv = ReportAsJson({generation, 6000, cache, {}})["kv"];
+    const std::string reason = kv["forecast"]["reason"];
+    EXPECT_NE(text.find(reason), std::string::npos) << text;
+    return kv["predictor"].get<std::string>() + ": " + reason;
+  };
+  EXPECT_EQ(predictor_of(), "ema: no network was trained for this model");
+  cache.predictor = "ema";
+  EXPECT_EQ(predictor_of(), "ema: as asked");
+  cache.predictor = "auto";
+  generation.kv.forecast = ForecastCheck::Verdict{};
+  EXPECT_EQ(predictor_of(), "mlp: nothing given up has returned yet");
+  generation.kv.forecast = ForecastCheck::Verdict{.uses_network = false,
+                                                  .n_returns = 1200,
+                                                  .network_rank = 0.25f,
+                                                  .average_rank = 0.5f};
+  EXPECT_EQ(predictor_of(),
+            "ema: network left out: it ranks 1,200 returns 0.25, the average "
+            "0.50");
+  generation.kv.forecast.reset();
+  cache.score = ScoreName::kValueNorm;
+  EXPECT_EQ(predictor_of(), "ema: score value_norm asks no network");
+  cache.policy = PolicyName::kLru;
+  EXPECT_TRUE(
+      ReportAsJson({generation, 6000, cache, {}})["kv"]["forecast"].is_null());
+}
+
 TEST(GenerationReportTest, OneTokenIsNoPlural) {
   Generation generation = SomeGeneration();
   generation.tokens = {1};

@@ -94,6 +94,18 @@ Sequence::~Sequence() {
 Status Sequence::Prefill(std::span<const int32_t> tokens,
                          const std::function<void(uint32_t)>& progress,
                          const std::function<bool()>& cancelled) {
+  Status status = Read(tokens, progress, cancelled);
+  if (!status.ok() || !state_->cut.has_value()) return status;
+  const Stopwatch watch;
+  status = CutDown(tokens, cancelled);
+  state_->times.prefill_s += watch.Seconds();
+  state_->broken = !status.ok();
+  return status;
+}
+
+Status Sequence::Read(std::span<const int32_t> tokens,
+                      const std::function<void(uint32_t)>& progress,
+                      const std::function<bool()>& cancelled) {
   CHECK(!tokens.empty() && !state_->broken);
   CHECK(tokens.size() <= state_->max_tokens - state_->n_tokens);
   Engine::State& engine = *state_->engine;
@@ -201,11 +213,8 @@ uint32_t Engine::max_step_tokens() const {
 }
 
 void Engine::SetObserver(AttentionObserver* observer) {
-  try {
-    state_->cache->SetObserver(observer);
-  } catch (const std::bad_alloc&) {
-    state_->cache_is_torn = true;
-  }
+  state_->observer = observer;
+  state_->SetCacheObserver(observer);
 }
 
 Status Sequence::State::CheckWhole() const {
@@ -236,20 +245,6 @@ Status Engine::State::CheckSequencesFit() const {
                    ReadMemoryLeft());
 }
 
-Result<SequenceOptions> Engine::State::WithPredictor(
-    const SequenceOptions& options) {
-  SequenceOptions complete = options;
-  if (options.make_policy || options.predictor != nullptr ||
-      options.cache.policy != PolicyName::kLookahead) {
-    return complete;
-  }
-  Result<std::shared_ptr<const HistoryNetwork>> network =
-      predictors->Find(options.cache.predictor);
-  if (!network.ok()) return network.status();
-  complete.predictor = *std::move(network);
-  return complete;
-}
-
 Result<std::unique_ptr<Sequence>> Engine::Start(
     const SequenceOptions& options) {
   if (Status s = CheckLength(architecture(), state_->ctx_tokens, options);
@@ -259,45 +254,59 @@ Result<std::unique_ptr<Sequence>> Engine::Start(
   if (Status s = state_->CheckUsable(); !s.ok()) return s;
   return CatchRefusedMemory(
       "sequence", [&]() -> Result<std::unique_ptr<Sequence>> {
-        Result<SequenceOptions> complete = state_->WithPredictor(options);
-        if (!complete.ok()) return complete.status();
+        Result<Admission> admission = state_->Complete(options);
+        if (!admission.ok()) return admission.status();
         auto state = std::make_unique<Sequence::State>();
         state->engine = state_.get();
         state->text_tokens = options.prompt_tokens + options.max_new_tokens;
-        state->max_tokens = std::max(state->text_tokens, options.max_tokens);
+        state->max_tokens =
+            std::max(state->text_tokens, admission->options.max_tokens);
+        state->cut = std::move(admission->cut);
         state->logits.resize(architecture().vocab_size);
         state->times.step_us.reserve(
             std::min<size_t>(options.max_new_tokens, kReservedSteps));
-        return Admit(std::move(state),
-                     [&] { return state_->cache->AddSequence(*complete); });
+        return Admit(std::move(state), [&] {
+          return state_->cache->AddSequence(admission->options);
+        });
       });
 }
 
 Result<std::unique_ptr<Sequence>> Engine::Fork(const Sequence& sequence) {
+  return Fork(*state_, sequence);
+}
+
+Result<std::unique_ptr<Sequence>> Engine::Fork(State& engine,
+                                               const Sequence& sequence) {
   const Sequence::State& parent = *sequence.state_;
-  CHECK(parent.engine == state_.get());
-  if (Status s = state_->CheckUsable(); !s.ok()) return s;
+  CHECK(parent.engine == &engine);
+  if (Status s = engine.CheckUsable(); !s.ok()) return s;
   if (Status s = parent.CheckWhole(); !s.ok()) return s;
+  if (parent.cut.has_value()) {
+    return InvalidArgument(
+        "sequence: has not read the prompt that it is to read whole; fork it "
+        "afterwards");
+  }
   return CatchRefusedMemory(
       "sequence", [&]() -> Result<std::unique_ptr<Sequence>> {
         auto state = std::make_unique<Sequence::State>(parent);
         state->times = {};
         state->times.step_us.reserve(parent.times.step_us.capacity());
         return Admit(std::move(state),
-                     [&] { return state_->cache->ForkSequence(parent.id); });
+                     [&] { return engine.cache->ForkSequence(parent.id); });
       });
 }
 
 Result<std::unique_ptr<Sequence>> Engine::Admit(
     std::unique_ptr<Sequence::State> state,
     const std::function<Result<SequenceId>()>& add_to_cache) {
-  state_->sequences.reserve(state_->sequences.size() + 1);
+  State& engine = *state->engine;
+  engine.sequences.reserve(engine.sequences.size() + 1);
   Result<SequenceId> id = add_to_cache();
   if (!id.ok()) return id.status();
   state->id = *id;
   std::unique_ptr<Sequence> sequence(new Sequence(std::move(state)));
-  state_->sequences.push_back(sequence->state_.get());
-  if (Status s = state_->CheckSequencesFit(); !s.ok()) return s;
+  engine.sequences.push_back(sequence->state_.get());
+  if (Status s = engine.CheckSequencesFit(); !s.ok()) return s;
   return sequence;
 }
 

@@ -17,6 +17,7 @@
 #include "lookaheadkv/options.h"
 #include "lookaheadkv/status.h"
 #include "model/architecture.h"
+#include "policy/repeat_policy.h"
 #include "text/sampler.h"
 #include "text/tokenizer.h"
 
@@ -63,7 +64,9 @@ class Sequence {
   // last one. Requires at least one token and room for all. `progress` (may be
   // empty) is called after every chunk with the tokens done. Returns
   // kCancelled when `cancelled` (may be empty) says so; the sequence takes no
-  // more tokens after that, its stats stay readable.
+  // more tokens after that, its stats stay readable. The first call brings the
+  // prompt that CacheOptions::reading speaks of: one to be read whole is cut
+  // down to the budget at its end.
   Status Prefill(std::span<const int32_t> tokens,
                  const std::function<void(uint32_t)>& progress,
                  const std::function<bool()>& cancelled);
@@ -89,6 +92,16 @@ class Sequence {
  private:
   friend class Engine;
   struct State;
+  // Prefill without what follows a prompt.
+  Status Read(std::span<const int32_t> tokens,
+              const std::function<void(uint32_t)>& progress,
+              const std::function<bool()>& cancelled);
+  // `prompt` was read whole.
+  Status CutDown(std::span<const int32_t> prompt,
+                 const std::function<bool()>& cancelled);
+  // Engine::Reread on a fork.
+  Status ReadAgain(std::span<const int32_t> prompt, RereadScores& scores,
+                   const std::function<bool()>& cancelled);
   explicit Sequence(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
@@ -180,6 +193,17 @@ class Engine {
       const std::function<void(uint32_t)>& progress,
       const std::function<bool()>& cancelled);
 
+  // Has the model read `text` once more behind itself and keeps what every
+  // token of the first reading got then: what policy `repeat` ranks by, and
+  // what predictors learn from. `sequence` has read `text` alone, keeps
+  // everything and has room for it once more; afterwards it has read it twice.
+  // `scores` has an entry for every token of every lane. Whoever observes the
+  // engine sees nothing of it. Costs as much as reading a text of this length
+  // behind it with every query observed: 8 s for 3,072 tokens. kCancelled when
+  // `cancelled` (may be empty) says so.
+  Status Reread(Sequence& sequence, std::span<const int32_t> text,
+                RereadScores& scores, const std::function<bool()>& cancelled);
+
   // Watches the attention of every sequence; nullptr = none. Should there be no
   // memory for it, the next step says so (kOutOfMemory).
   void SetObserver(AttentionObserver* observer);
@@ -189,9 +213,14 @@ class Engine {
  private:
   friend class Sequence;
   // Completes `state` with what add_to_cache returns.
-  Result<std::unique_ptr<Sequence>> Admit(
+  static Result<std::unique_ptr<Sequence>> Admit(
       std::unique_ptr<Sequence::State> state,
       const std::function<Result<SequenceId>()>& add_to_cache);
+  static Result<std::unique_ptr<Sequence>> Fork(State& engine,
+                                                const Sequence& sequence);
+  static Status Reread(State& engine, Sequence& sequence,
+                       std::span<const int32_t> text, RereadScores& scores,
+                       const std::function<bool()>& cancelled);
   Status AdmitTurn(Sequence& sequence, const Turn& turn);
   Result<Generation> RunTurn(
       Sequence& sequence, const Turn& turn,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,18 +13,34 @@
 #include "engine/engine.h"
 #include "engine/predictors.h"
 #include "model/executor.h"
+#include "policy/repeat_policy.h"
 #include "text/tokenizer.h"
 
 namespace lkv {
+
+// What becomes of a sequence whose prompt is read whole.
+struct PromptCut {
+  Budget budget;
+  // What the policy ranks by, filled by a second reading; nullptr: it needs
+  // none.
+  std::shared_ptr<RereadScores> reread;
+};
+
+// How a sequence begins.
+struct Admission {
+  SequenceOptions options;
+  std::optional<PromptCut> cut;
+};
 
 struct Sequence::State {
   Engine::State* engine = nullptr;
   SequenceId id{};
   uint32_t n_tokens = 0;
   uint32_t max_tokens = 0;
-  uint32_t text_tokens = 0;   // announced so far
-  bool broken = false;        // the cache holds half a step: no more tokens
-  std::vector<float> logits;  // [vocab_size]
+  uint32_t text_tokens = 0;      // announced so far
+  bool broken = false;           // the cache holds half a step: no more tokens
+  std::optional<PromptCut> cut;  // still to be made
+  std::vector<float> logits;     // [vocab_size]
   StepTimes times;
 
   Status CheckWhole() const;  // kInvalidArgument when broken
@@ -49,13 +66,20 @@ struct Engine::State {
   std::vector<uint32_t> logit_rows;
   std::vector<float> batch_logits;  // [sequences of the batch, vocab_size]
 
+  AttentionObserver* observer = nullptr;  // set from outside
   // True after the cache ran out of memory while it grew for an observer: its
   // parts no longer fit each other, and no step may run.
   bool cache_is_torn = false;
   Status CheckUsable() const;  // kOutOfMemory when cache_is_torn
 
-  // With what `cache.predictor` names, where the policy wants one.
-  Result<SequenceOptions> WithPredictor(const SequenceOptions& options);
+  // With what `cache.predictor` names, where the policy wants one, and with
+  // room for a prompt that is read whole.
+  Result<Admission> Complete(const SequenceOptions& options);
+  // What CutDown will do; kInvalidArgument when it could not.
+  Status PrepareCut(Admission& admission);
+
+  // Should there be no memory for it, the cache is torn.
+  void SetCacheObserver(AttentionObserver* observer);
 
   // kOutOfMemory unless all sequences can fill their budgets, or hold the texts
   // announced, in the memory that the machine leaves.

@@ -420,7 +420,7 @@ TEST(EngineTest, ThePredictorThatCameWithTheProgramServesItsModel) {
   const auto has_network = [](const std::string& predictor, PolicyName policy) {
     Request request = MakeRequest(LongPrompt(40), 1, policy, kFullBudget);
     request.cache.predictor = predictor;
-    return GenerateOrFail(SharedEngine(), request).kv.has_network;
+    return GenerateOrFail(SharedEngine(), request).kv.forecast.has_value();
   };
   EXPECT_TRUE(has_network("auto", PolicyName::kLookahead));
   EXPECT_TRUE(has_network("mlp", PolicyName::kLookahead));

@@ -2,19 +2,14 @@
 
 #include <algorithm>
 #include <memory>
-#include <string_view>
 #include <utility>
 
 #include "eval/forced_run.h"
-#include "eval/reread.h"
 #include "options/option_table.h"
 #include "policy/repeat_policy.h"
 
 namespace lkv {
 namespace {
-
-// A policy that has the context read twice (policy/repeat_policy.h).
-constexpr std::string_view kRepeat = "repeat";
 
 struct Window {
   std::span<const int32_t> context;
@@ -46,8 +41,7 @@ std::vector<Window> WindowsOf(const ClosedLoopText& text,
 // How the rows of one policy are run.
 struct Setup {
   CacheOptions cache;  // the budget is a row's
-  ContextReading reading = ContextReading::kWhole;
-  bool rereads = false;  // the policy is `repeat`
+  PromptReading reading = PromptReading::kWhole;
 };
 
 // Told the logits behind forced token i.
@@ -78,7 +72,7 @@ Status RunWindow(Engine& engine, const Window& window, const Setup& setup,
   options.cache = setup.cache;
   options.prompt_tokens = n_context;
   options.max_new_tokens = n_new;
-  if (setup.reading == ContextReading::kWithinBudget) {
+  if (setup.reading == PromptReading::kWithinBudget) {
     for (size_t b = 0; b < budgets.size(); ++b) {
       options.cache.budget = {.kind = Budget::Kind::kShare,
                               .share = budgets[b]};
@@ -93,10 +87,10 @@ Status RunWindow(Engine& engine, const Window& window, const Setup& setup,
     return {};
   }
   options.cache.budget = Budget();
-  RereadScores scores(
-      setup.rereads ? engine.architecture().kv_shape().n_lanes() : 0,
-      n_context);
-  if (setup.rereads) {
+  const bool rereads = setup.cache.policy == PolicyName::kRepeat;
+  const auto scores = std::make_shared<RereadScores>(
+      engine.architecture().kv_shape().n_lanes(), n_context);
+  if (rereads) {
     options.prompt_tokens += n_context;
     options.make_policy = [&](const PolicyCapacity& capacity) {
       return std::make_unique<RepeatPolicy>(scores, capacity);
@@ -105,10 +99,10 @@ Status RunWindow(Engine& engine, const Window& window, const Setup& setup,
   Result<std::unique_ptr<Sequence>> whole =
       StartAndRunForced(engine, {&context, 1}, options, {}, {}, cancelled);
   if (!whole.ok()) return whole.status();
-  if (setup.rereads) {
+  if (rereads) {
     Result<std::unique_ptr<Sequence>> fork = engine.Fork(**whole);
     if (!fork.ok()) return fork.status();
-    Status s = Reread(engine, **fork, window.context, scores, cancelled);
+    Status s = engine.Reread(**fork, window.context, *scores, cancelled);
     if (!s.ok()) return s;
   }
   for (size_t b = 0; b < budgets.size(); ++b) {
@@ -133,7 +127,7 @@ Status RunWholeWindow(Engine& engine, const Window& window,
   const double everything = 1;
   return RunWindow(
       engine, window,
-      {.cache = cache, .reading = ContextReading::kWithinBudget},
+      {.cache = cache, .reading = PromptReading::kWithinBudget},
       {&everything, 1}, [&](size_t) { return on_step; }, cancelled);
 }
 
@@ -156,21 +150,20 @@ Result<std::vector<Setup>> SetupsOf(const ClosedLoopOptions& options) {
   std::vector<Setup> setups;
   for (const std::string& policy : options.policies) {
     Setup setup{.cache = options.cache, .reading = options.reading};
-    if (policy == kRepeat) {
-      if (options.reading == ContextReading::kWithinBudget) {
-        return InvalidArgument(
-            "policy: repeat needs the whole context; read it whole");
-      }
-      setup.rereads = true;
-      setup.cache.policy = PolicyName::kLookahead;
-    } else if (Status s =
-                   SetOption(*FindOption("policy"), policy, &setup.cache);
-               !s.ok()) {
+    // A whole reading serves all budgets, so it is cut down here.
+    setup.cache.reading = PromptReading::kWithinBudget;
+    if (Status s = SetOption(*FindOption("policy"), policy, &setup.cache);
+        !s.ok()) {
       return s;
+    }
+    if (setup.cache.policy == PolicyName::kRepeat &&
+        options.reading == PromptReading::kWithinBudget) {
+      return InvalidArgument(
+          "policy: repeat needs the whole context; read it whole");
     }
     // What keeps everything cannot be cut down.
     if (setup.cache.policy == PolicyName::kFull) {
-      setup.reading = ContextReading::kWithinBudget;
+      setup.reading = PromptReading::kWithinBudget;
     }
     setups.push_back(setup);
   }

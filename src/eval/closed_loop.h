@@ -21,13 +21,6 @@
 
 namespace lkv {
 
-// When the context is cut down to the budget.
-enum class ContextReading {
-  kWithinBudget,  // while it is read, as the budget demands
-  kWhole,         // once it has been read whole: more memory, later tokens of
-                  // it are computed from all earlier ones
-};
-
 struct ClosedLoopText {
   std::string name;
   std::vector<int32_t> tokens;
@@ -39,8 +32,8 @@ struct ClosedLoopOptions {
   uint32_t context_tokens = 3072;
   uint32_t forced_tokens = 256;
   uint32_t windows_per_text = 5;  // evenly over the text; they may overlap
-  ContextReading reading = ContextReading::kWhole;
-  CacheOptions cache;  // policy and budget are replaced
+  PromptReading reading = PromptReading::kWhole;
+  CacheOptions cache;  // policy, budget and reading are replaced
 };
 
 // One policy at one budget.

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "eval/forced_run.h"
-#include "eval/reread.h"
 #include "trace/recording_policy.h"
 #include "trace/trace_writer.h"
 
@@ -31,7 +30,7 @@ Status RecordReread(Engine& engine, Sequence& sequence,
                     const std::function<bool()>& cancelled) {
   RereadScores scores(info.shape.n_lanes(),
                       static_cast<uint32_t>(tokens.size()));
-  if (Status s = Reread(engine, sequence, tokens, scores, cancelled); !s.ok()) {
+  if (Status s = engine.Reread(sequence, tokens, scores, cancelled); !s.ok()) {
     return s;
   }
   for (uint32_t lane = 0; lane < info.n_lanes(); ++lane) {

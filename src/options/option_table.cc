@@ -18,8 +18,8 @@ using Words = std::string_view;
 
 // Each list is in the order of its enum in lookaheadkv/options.h.
 constexpr std::array kPolicies = std::to_array<Words>(
-    {"full", "lookahead", "lru", "lfu", "fifo", "streaming", "h2o", "observed",
-     "tova", "snapkv", "random"});
+    {"full", "lookahead", "ema", "lru", "lfu", "fifo", "streaming", "h2o",
+     "observed", "tova", "snapkv", "repeat", "random"});
 constexpr std::array kStrategies =
     std::to_array<Words>({"static", "dynamic", "hybrid"});
 constexpr std::array kLaws = std::to_array<Words>({"symmetric", "source"});
@@ -32,6 +32,7 @@ constexpr std::array kKvTypes = std::to_array<Words>({"f16", "bf16", "int8"});
 constexpr std::array kPredictors = std::to_array<Words>({"auto", "mlp", "ema"});
 constexpr std::array kSpreads =
     std::to_array<Words>({"auto", "equal", "mass", "score"});
+constexpr std::array kReadings = std::to_array<Words>({"budget", "whole"});
 constexpr std::array kUnits = std::to_array<Words>({"page", "repack"});
 constexpr std::array kPresets =
     std::to_array<Words>({"none", "chat", "code", "long_document", "agent"});
@@ -184,10 +185,18 @@ std::vector<OptionKey> MakeTable() {
                   "First layers that keep everything, inside the budget")),
       Key("pin_system", "", &O::pin_system,
           "Whether system prompt and chat markers never leave"),
+      Among(kReadings,
+            Key("read", "", Choice<&O::reading>(),
+                "When a sequence's first prompt is cut down to the budget",
+                "budget: while it is read, so that the budget holds at every "
+                "moment; whole: once it has been read, which predicts far "
+                "better and takes the memory of the full cache meanwhile. "
+                "Policy repeat reads it whole, twice")),
       Among(kSpreads,
             Key("lane_spread", "", Choice<&O::lane_spread>(),
                 "How layers and KV heads share the budget",
-                "auto: score for policy lookahead, equal for others; mass: by "
+                "auto: score for lookahead, ema and repeat, equal for others; "
+                "mass: by "
                 "the attention their contestable tokens get, which "
                 "keeps more of it but predicts worse; score: as many as each "
                 "has of the highest scores of all, set when a prompt is cut "

@@ -1,5 +1,6 @@
 #include "policy/eviction_policy.h"
 
+#include "base/check.h"
 #include "policy/attention_policies.h"
 #include "policy/lookahead_policy.h"
 #include "policy/place_policies.h"
@@ -19,6 +20,9 @@ std::unique_ptr<EvictionPolicy> MakeEvictionPolicy(
     case PolicyName::kLookahead:
       return std::make_unique<LookaheadPolicy>(options, capacity, kernels,
                                                predictor);
+    case PolicyName::kEma:
+      return std::make_unique<LookaheadPolicy>(options, capacity, kernels,
+                                               PredictorView());
     case PolicyName::kLru:
       return std::make_unique<LruPolicy>(ends, capacity);
     case PolicyName::kLfu:
@@ -35,6 +39,8 @@ std::unique_ptr<EvictionPolicy> MakeEvictionPolicy(
       return std::make_unique<TovaPolicy>(capacity);
     case PolicyName::kSnapKv:
       return std::make_unique<SnapKvPolicy>(ends, capacity);
+    case PolicyName::kRepeat:
+      CHECK(false);  // whoever has the prompt read twice makes it
     case PolicyName::kRandom:
       return std::make_unique<RandomPolicy>(options.seed, capacity);
   }

@@ -19,6 +19,7 @@
 #include "base/types.h"
 #include "kernels/kernel_table.h"
 #include "lookaheadkv/options.h"
+#include "policy/forecast_check.h"
 #include "policy/history_network.h"
 
 namespace lkv {
@@ -77,9 +78,6 @@ class EvictionPolicy {
   // fills the rest (two-stage, after CriticalKV).
   virtual bool two_stage() const { return false; }
 
-  // Whether a trained network has a part in the scores.
-  virtual bool has_network() const { return false; }
-
   // A page was opened at the end of the lane's table; its slots will hold
   // positions first_pos, first_pos + 1, ...
   virtual void AddPage(uint32_t lane, uint32_t first_pos) = 0;
@@ -88,6 +86,12 @@ class EvictionPolicy {
   virtual void AddSlots(uint32_t lane, uint32_t n, const float* value_norms,
                         const float* value_distances) = 0;
   virtual void Observe(const LaneObservation& observation) = 0;
+  // All lanes have observed what they will of this step. One caller, apart from
+  // all other calls.
+  virtual void EndStep() {}
+  // How the trained network does that has a part in the scores; nullptr: there
+  // is none.
+  virtual const ForecastCheck::Verdict* forecast() const { return nullptr; }
   // Fills the scores of all slots of the lane as of position `now_pos`.
   // O(slots of the lane). Policies without two stages fill both alike.
   virtual void ScoreSlots(uint32_t lane, uint32_t now_pos,
@@ -100,7 +104,8 @@ class EvictionPolicy {
   virtual void RemovePage(uint32_t lane, uint32_t index) = 0;
 };
 
-// Makes the policy that `options` names (kFull never evicts: nullptr).
+// Makes the policy that `options` names (kFull never evicts: nullptr). Requires
+// another than kRepeat, which ranks by what its maker observes.
 // `kernels` do its arithmetic over slots; they and the predictor's network must
 // outlive it.
 std::unique_ptr<EvictionPolicy> MakeEvictionPolicy(

@@ -39,8 +39,14 @@ void Apportion(std::span<const float> weights, uint32_t total, uint32_t floor,
 // What `lane_spread` comes to.
 inline LaneSpreadMode SpreadModeOf(const CacheOptions& options) {
   if (options.lane_spread != LaneSpreadMode::kAuto) return options.lane_spread;
-  return options.policy == PolicyName::kLookahead ? LaneSpreadMode::kScore
-                                                  : LaneSpreadMode::kEqual;
+  switch (options.policy) {
+    case PolicyName::kLookahead:
+    case PolicyName::kEma:
+    case PolicyName::kRepeat:
+      return LaneSpreadMode::kScore;
+    default:
+      return LaneSpreadMode::kEqual;
+  }
 }
 
 class LaneSpread {

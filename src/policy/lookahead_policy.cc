@@ -15,20 +15,29 @@ namespace {
 // into the range of the 8-bit floats.
 constexpr float kValueScale = 0x1p-16f;
 
+// Twice the number of values below `value`, and once that of values like it.
+uint32_t TwiceBelow(std::span<const float> values, float value) {
+  uint32_t n = 0;
+  for (float other : values) n += (other < value) + (other <= value);
+  return n;
+}
+
 }  // namespace
 
 LookaheadPolicy::LookaheadPolicy(const CacheOptions& options,
                                  const PolicyCapacity& capacity,
                                  const KernelTable& kernels,
                                  const PredictorView& predictor)
-    : score_(options.score),
+    : name_(options.policy == PolicyName::kEma ? "ema" : "lookahead"),
+      score_(options.score),
       decay_(static_cast<float>(options.temporal_decay)),
+      ends_(ProtectedEndsOf(options)),
       pages_(capacity),
       kernels_(kernels),
       predictor_(predictor),
-      history_({.prediction_steps = options.prediction_steps,
-                .ends = ProtectedEndsOf(options)},
+      history_({.prediction_steps = options.prediction_steps, .ends = ends_},
                capacity, kernels),
+      check_(capacity.n_lanes),
       value_stat_(capacity, kPageTokens) {
   CHECK(predictor.network == nullptr ||
         predictor.first_lane + capacity.n_lanes <=
@@ -59,7 +68,50 @@ void LookaheadPolicy::AddSlots(uint32_t lane, uint32_t n,
 
 void LookaheadPolicy::Observe(const LaneObservation& observation) {
   pages_.CheckSees(observation);
+  if (has_network()) CheckForecast(observation);
   history_.Observe(observation);
+}
+
+void LookaheadPolicy::CheckForecast(const LaneObservation& observation) {
+  const uint32_t lane = observation.lane;
+  const uint32_t query_pos = observation.query_pos;
+  if (!SlotHistory::IsPeakQuery(query_pos) ||
+      !ForecastCheck::Samples(lane, query_pos / SlotHistory::kPeakQueries)) {
+    return;
+  }
+  LaneRange far = ContestableSlots(ends_, observation.n_slots);
+  far.end = std::min(
+      far.end, observation.n_slots -
+                   std::min(observation.n_slots, SlotHistory::kFarTokens));
+  uint32_t returned = far.end;
+  float average = 0;
+  float most = ForecastCheck::kReturnMass;
+  for (uint32_t i = far.begin; i < far.end; ++i) {
+    const float mass = observation.mass_max[i];
+    if (mass < most) continue;
+    float expected;
+    history_.PredictNext(lane, i, {&expected, 1});
+    if (mass < ForecastCheck::kReturnSurprise * expected) continue;
+    returned = i;
+    average = expected;
+    most = mass;
+  }
+  if (returned == far.end) return;
+  float forecast;
+  Forecast(lane, returned, {&forecast, 1});
+  uint32_t average_below = 0;
+  uint32_t forecast_below = 0;
+  float values[kBlock];
+  for (uint32_t begin = far.begin; begin < far.end; begin += kBlock) {
+    const std::span block(values, std::min(kBlock, far.end - begin));
+    history_.PredictNext(lane, begin, block);
+    average_below += TwiceBelow(block, average);
+    Forecast(lane, begin, block);
+    forecast_below += TwiceBelow(block, forecast);
+  }
+  const float scale = 0.5f / static_cast<float>(far.count());
+  check_.Add(lane, static_cast<float>(forecast_below) * scale,
+             static_cast<float>(average_below) * scale);
 }
 
 void LookaheadPolicy::ScoreSlots(uint32_t lane, uint32_t /*now_pos*/,
@@ -77,7 +129,7 @@ void LookaheadPolicy::ScoreSlots(uint32_t lane, uint32_t /*now_pos*/,
     for (uint32_t i = 0; i < n_slots; ++i) {
       score[i] = OutputErrorScore(attention[i], score[i]);
     }
-    if (has_network()) AddReuse(lane, out.score);
+    if (uses_network()) AddReuse(lane, out.score);
     return;
   }
   // The forecast is flat: one step stands for all.
@@ -88,20 +140,24 @@ void LookaheadPolicy::ScoreSlots(uint32_t lane, uint32_t /*now_pos*/,
 }
 
 void LookaheadPolicy::AddReuse(uint32_t lane, std::span<float> score) const {
-  constexpr uint32_t kBlock = 256;
-  float inputs[HistoryNetwork::kInputs * kBlock];
   float forecast[kBlock];
   for (size_t begin = 0; begin < score.size(); begin += kBlock) {
     const std::span block =
         score.subspan(begin, std::min<size_t>(kBlock, score.size() - begin));
-    const auto n = static_cast<uint32_t>(block.size());
-    history_.NetworkInputs(lane, static_cast<uint32_t>(begin), n, inputs);
-    predictor_.network->Forecast(kernels_, predictor_.first_lane + lane, inputs,
-                                 {forecast, n});
-    for (uint32_t i = 0; i < n; ++i) {
+    Forecast(lane, static_cast<uint32_t>(begin), {forecast, block.size()});
+    for (size_t i = 0; i < block.size(); ++i) {
       block[i] += kReuseWeight * LinearExp2(forecast[i]);
     }
   }
+}
+
+void LookaheadPolicy::Forecast(uint32_t lane, uint32_t first_slot,
+                               std::span<float> out) const {
+  float inputs[HistoryNetwork::kInputs * kBlock];
+  history_.NetworkInputs(lane, first_slot, static_cast<uint32_t>(out.size()),
+                         inputs);
+  predictor_.network->Forecast(kernels_, predictor_.first_lane + lane, inputs,
+                               out);
 }
 
 void LookaheadPolicy::MoveSlots(uint32_t lane, const SlotMoves& moves) {

@@ -16,8 +16,10 @@
 #include "kernels/kernel_table.h"
 #include "lookaheadkv/options.h"
 #include "policy/eviction_policy.h"
+#include "policy/forecast_check.h"
 #include "policy/history_network.h"
 #include "policy/lane_pages.h"
+#include "policy/protection.h"
 #include "policy/slot_history.h"
 
 namespace lkv {
@@ -34,21 +36,22 @@ class LookaheadPolicy : public EvictionPolicy {
   LookaheadPolicy(const CacheOptions& options, const PolicyCapacity& capacity,
                   const KernelTable& kernels, const PredictorView& predictor);
 
-  std::string_view name() const override { return "lookahead"; }
+  std::string_view name() const override { return name_; }
   std::unique_ptr<EvictionPolicy> Clone() const override {
     return std::make_unique<LookaheadPolicy>(*this);
   }
   size_t bytes_per_page() const override;
   bool two_stage() const override {
-    return score_ == ScoreName::kOutputError && !has_network();
-  }
-  bool has_network() const override {
-    return predictor_.network != nullptr && score_ == ScoreName::kOutputError;
+    return score_ == ScoreName::kOutputError && !uses_network();
   }
   void AddPage(uint32_t lane, uint32_t first_pos) override;
   void AddSlots(uint32_t lane, uint32_t n, const float* value_norms,
                 const float* value_distances) override;
   void Observe(const LaneObservation& observation) override;
+  void EndStep() override { check_.Decide(); }
+  const ForecastCheck::Verdict* forecast() const override {
+    return has_network() ? &check_.verdict() : nullptr;
+  }
   void ScoreSlots(uint32_t lane, uint32_t now_pos,
                   const SlotScores& out) const override;
   PageWorth page_worth() const override { return PageWorth::kBest; }
@@ -56,15 +59,31 @@ class LookaheadPolicy : public EvictionPolicy {
   void RemovePage(uint32_t lane, uint32_t index) override;
 
  private:
+  bool has_network() const {
+    return predictor_.network != nullptr && score_ == ScoreName::kOutputError;
+  }
+  bool uses_network() const {
+    return has_network() && check_.verdict().uses_network;
+  }
+  // Before the history learns of it: did a token return, and who saw it coming?
+  void CheckForecast(const LaneObservation& observation);
+  // The network's forecast of the slots of a lane from first_slot on, log2.
+  // Requires out.size() <= kBlock.
+  void Forecast(uint32_t lane, uint32_t first_slot, std::span<float> out) const;
   // Adds what the tokens may be worth later to their scores.
   void AddReuse(uint32_t lane, std::span<float> score) const;
 
+  static constexpr uint32_t kBlock = 256;  // slots forecast at once
+
+  std::string_view name_;
   ScoreName score_;
   float decay_;
+  ProtectedEnds ends_;
   LanePages pages_;
   const KernelTable& kernels_;
   const PredictorView predictor_;
   SlotHistory history_;
+  ForecastCheck check_;
   // |v| or |v - o|, whichever the score needs, times kValueScale, as f8.
   LaneArray<uint8_t> value_stat_;  // [n_lanes, pages_per_lane, kPageTokens]
 };

@@ -123,6 +123,56 @@ TEST_F(LookaheadPolicyTest, TheNetworkAddsWhatATokenMayGet) {
   EXPECT_NEAR(attention_[1], 0, 1e-5) << "not what the next steps get";
 }
 
+// Tokens 20 to 23 come back, one at a time, at the queries that the check looks
+// at; in between nobody remembers them. Decides once enough did.
+void LetTokensReturn(EvictionPolicy& policy, uint32_t n_slots, uint32_t lane) {
+  constexpr uint32_t kPeriod =
+      SlotHistory::kPeakQueries * ForecastCheck::kLanePeriod;
+  std::vector<float> mass(n_slots);
+  uint32_t query_pos = 2 * kPeriod + SlotHistory::kPeakQueries - 1;
+  for (uint32_t i = 0; i <= ForecastCheck::kMinReturns; ++i) {
+    mass[20 + i % 4] = 0.25f;
+    policy.Observe({.lane = lane,
+                    .query_pos = query_pos,
+                    .tokens_since = 5000,
+                    .n_slots = n_slots,
+                    .mass_max = mass.data()});
+    mass[20 + i % 4] = 0;
+    policy.Observe({.lane = lane,
+                    .query_pos = query_pos + 1,
+                    .tokens_since = 5000,
+                    .n_slots = n_slots,
+                    .mass_max = mass.data()});
+    policy.EndStep();
+    query_pos += kPeriod;
+  }
+}
+
+TEST_F(LookaheadPolicyTest, ANetworkThatSeesReturnsComingStays) {
+  const HistoryNetwork network = PeakNetwork();
+  Start(ScoreName::kOutputError, {.network = &network, .first_lane = 3});
+  AddPages(12, 1, 2);
+  LetTokensReturn(*policy_, n_slots_, 0);
+  EXPECT_EQ(policy_->forecast()->n_returns, ForecastCheck::kMinReturns + 1);
+  EXPECT_TRUE(policy_->forecast()->uses_network);
+  EXPECT_GT(policy_->forecast()->network_rank, 0.9f);
+  EXPECT_NEAR(policy_->forecast()->average_rank, 0.5f, 0.01f);
+  EXPECT_FALSE(policy_->two_stage());
+}
+
+TEST_F(LookaheadPolicyTest, ANetworkThatForecastsTheReverseIsLeftOut) {
+  HistoryNetwork network = PeakNetwork();
+  network.direct[1] = -1;
+  Start(ScoreName::kOutputError, {.network = &network, .first_lane = 3});
+  AddPages(12, 1, 2);
+  LetTokensReturn(*policy_, n_slots_, 0);
+  EXPECT_FALSE(policy_->forecast()->uses_network);
+  EXPECT_LT(policy_->forecast()->network_rank, 0.1f);
+  EXPECT_TRUE(policy_->two_stage());
+  Score();
+  EXPECT_NEAR(score_[5], 0, 1e-5);  // and has no part in the scores
+}
+
 TEST_F(LookaheadPolicyTest, TheNetworkLeavesTheOlderScoreAlone) {
   const HistoryNetwork network = PeakNetwork();
   Start(ScoreName::kValueNorm, {.network = &network, .first_lane = 3});

@@ -19,7 +19,7 @@ void RepeatPolicy::ScoreSlots(uint32_t lane, uint32_t /*now_pos*/,
   constexpr float kAboveAll = 2;  // attention ends at 1
   CHECK(out.score.size() == pages_.n_slots(lane));
   const uint32_t* pos = pos_.of(lane);
-  const std::span<const float> scores = scores_.of(lane);
+  const std::span<const float> scores = scores_->of(lane);
   for (size_t i = 0; i < out.score.size(); ++i) {
     out.score[i] = pos[i] < scores.size() ? scores[pos[i]] : kAboveAll;
     out.attention[i] = out.score[i];

@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "policy/eviction_policy.h"
@@ -22,6 +24,7 @@ namespace lkv {
 // threads.
 class RereadScores {
  public:
+  RereadScores() = default;
   RereadScores(uint32_t n_lanes, uint32_t n_positions)
       : n_positions_(n_positions), scores_(size_t{n_lanes} * n_positions) {}
 
@@ -40,15 +43,18 @@ class RereadScores {
   }
 
  private:
-  uint32_t n_positions_;
+  uint32_t n_positions_ = 0;
   std::vector<float> scores_;
 };
 
 class RepeatPolicy final : public EvictionPolicy {
  public:
-  // `scores` must outlive it.
-  RepeatPolicy(const RereadScores& scores, const PolicyCapacity& capacity)
-      : scores_(scores), pages_(capacity), pos_(capacity, kPageTokens) {}
+  // `scores` may be filled until the first ScoreSlots.
+  RepeatPolicy(std::shared_ptr<const RereadScores> scores,
+               const PolicyCapacity& capacity)
+      : scores_(std::move(scores)),
+        pages_(capacity),
+        pos_(capacity, kPageTokens) {}
 
   std::string_view name() const override { return "repeat"; }
   std::unique_ptr<EvictionPolicy> Clone() const override {
@@ -75,7 +81,7 @@ class RepeatPolicy final : public EvictionPolicy {
   }
 
  private:
-  const RereadScores& scores_;
+  std::shared_ptr<const RereadScores> scores_;
   LanePages pages_;
   LaneArray<uint32_t> pos_;  // [n_lanes, pages_per_lane, kPageTokens]
 };

@@ -8,13 +8,13 @@ namespace lkv {
 namespace {
 
 TEST(RepeatPolicyTest, RanksTokensByTheMostAttentionOfTheSecondReading) {
-  RereadScores scores(2, 40);
+  const auto scores = std::make_shared<RereadScores>(2, 40);
   std::vector<float> mass(40, 0.01f);
   mass[5] = 0.5f;
-  scores.Observe(1, mass.data());
+  scores->Observe(1, mass.data());
   mass[5] = 0.1f;
   mass[33] = 0.2f;
-  scores.Observe(1, mass.data());
+  scores->Observe(1, mass.data());
 
   RepeatPolicy policy(scores, {.n_lanes = 2, .pages_per_lane = 4});
   const std::vector<float> values(48, 1);

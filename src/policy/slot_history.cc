@@ -14,7 +14,7 @@ void SlotHistory::AddSlots(uint32_t lane, uint32_t first_slot, uint32_t n) {
 void SlotHistory::Observe(const LaneObservation& observation) {
   average_.Observe(observation.lane, observation.mass_max, observation.n_slots,
                    observation.tokens_since);
-  if (observation.query_pos % kPeakQueries != kPeakQueries - 1) return;
+  if (!IsPeakQuery(observation.query_pos)) return;
   // The newest tokens never leave, so they are the newest slots.
   const uint32_t n_far =
       observation.n_slots - std::min(observation.n_slots, kFarTokens);

@@ -38,6 +38,10 @@ class SlotHistory {
   // Slots [first_slot, first_slot + n) were written to the lane.
   void AddSlots(uint32_t lane, uint32_t first_slot, uint32_t n);
   void Observe(const LaneObservation& observation);
+  // Whether peaks are taken from the query at this position.
+  static bool IsPeakQuery(uint32_t query_pos) {
+    return query_pos % kPeakQueries == kPeakQueries - 1;
+  }
   // Attention expected at each of the next steps.
   void PredictNext(uint32_t lane, uint32_t first_slot,
                    std::span<float> out) const {

@@ -148,7 +148,7 @@ void AddStatistics(const Resamples& resamples, std::span<ComparisonRow> rows) {
 std::vector<std::string> ContestantNames() {
   std::vector<std::string> names;
   for (std::string_view name : FindOption("policy")->choices) {
-    if (name != "full") names.emplace_back(name);
+    if (name != "full" && name != "repeat") names.emplace_back(name);
   }
   for (std::string_view oracle : {kOracleStep, kOracleHorizon, kOracleFuture}) {
     names.emplace_back(oracle);
@@ -176,6 +176,11 @@ Result<Contestant> FindContestant(std::string_view name,
   }
   if (options.policy == PolicyName::kFull) {
     return InvalidArgument("policy: full evicts nothing; leave it out");
+  }
+  if (options.policy == PolicyName::kRepeat) {
+    return InvalidArgument(
+        "policy: repeat reads the text twice, which no replay can; leave it "
+        "out, or compare with lkv eval");
   }
   return MakePolicyContestant(options, name, predictor, kernels);
 }

@@ -185,6 +185,7 @@ void Residents::Observe(uint32_t step) {
                    .n_slots = n_slots_,
                    .mass_max = mass_max_.data(),
                    .mass_mean = mass_mean_.data()});
+  policy_.EndStep();
   n_observed_ = step + 1;
 }
 

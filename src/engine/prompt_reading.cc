@@ -1,0 +1,133 @@
+// Prompts that are read whole, once or twice, before they are cut down to the
+// budget.
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "engine/admission.h"
+#include "engine/engine.h"
+#include "engine/engine_state.h"
+#include "policy/repeat_policy.h"
+
+namespace lkv {
+namespace {
+
+class RereadObserver final : public AttentionObserver {
+ public:
+  RereadObserver(const KvShape& shape, RereadScores& scores)
+      : shape_(shape), scores_(scores) {}
+  void OnAttention(const AttentionSample& sample) override {
+    scores_.Observe(shape_.LaneOf(sample.layer, sample.kv_head),
+                    sample.mass_max);
+  }
+  bool WatchesAll() const override { return true; }
+
+ private:
+  const KvShape shape_;
+  RereadScores& scores_;
+};
+
+}  // namespace
+
+Result<Admission> Engine::State::Complete(const SequenceOptions& options) {
+  Admission admission{.options = options, .cut = {}};
+  if (!options.make_policy && ReadsPromptWhole(options.cache)) {
+    if (Status s = PrepareCut(admission); !s.ok()) return s;
+  }
+  if (options.make_policy || options.predictor != nullptr ||
+      options.cache.policy != PolicyName::kLookahead) {
+    return admission;
+  }
+  Result<std::shared_ptr<const HistoryNetwork>> network =
+      predictors->Find(options.cache.predictor);
+  if (!network.ok()) return network.status();
+  admission.options.predictor = *std::move(network);
+  return admission;
+}
+
+Status Engine::State::PrepareCut(Admission& admission) {
+  SequenceOptions& options = admission.options;
+  PromptCut cut{.budget = options.cache.budget, .reread = nullptr};
+  if (options.cache.policy == PolicyName::kRepeat) {
+    const uint64_t twice = 2 * uint64_t{options.prompt_tokens};
+    if (twice > ctx_tokens) {
+      return InvalidArgument(
+          "policy: repeat reads the prompt of " +
+          std::to_string(options.prompt_tokens) +
+          " tokens twice, and the context holds " + std::to_string(ctx_tokens) +
+          "; give a shorter prompt or choose policy lookahead");
+    }
+    options.max_tokens =
+        std::max({options.max_tokens, static_cast<uint32_t>(twice),
+                  options.prompt_tokens + options.max_new_tokens});
+    cut.reread = std::make_shared<RereadScores>();
+    options.make_policy = [scores =
+                               cut.reread](const PolicyCapacity& capacity) {
+      return std::make_unique<RepeatPolicy>(scores, capacity);
+    };
+  }
+  // A budget that the policy could not keep is refused before anything is read.
+  const Result<SequenceId> within = cache->AddSequence(options);
+  if (!within.ok()) return within.status();
+  cache->RemoveSequence(*within);
+  options.cache.budget = Budget();
+  admission.cut = std::move(cut);
+  return {};
+}
+
+Status Sequence::CutDown(std::span<const int32_t> prompt,
+                         const std::function<bool()>& cancelled) {
+  const PromptCut cut = *std::exchange(state_->cut, std::nullopt);
+  return CatchRefusedMemory("sequence", [&]() -> Status {
+    if (cut.reread != nullptr) {
+      Status status = ReadAgain(prompt, *cut.reread, cancelled);
+      if (!status.ok()) return status;
+    }
+    return ShrinkBudget(cut.budget);
+  });
+}
+
+Status Sequence::ReadAgain(std::span<const int32_t> prompt,
+                           RereadScores& scores,
+                           const std::function<bool()>& cancelled) {
+  Engine::State& engine = *state_->engine;
+  const auto n_tokens = static_cast<uint32_t>(prompt.size());
+  Result<std::unique_ptr<Sequence>> fork = Engine::Fork(engine, *this);
+  if (!fork.ok()) return fork.status();
+  Sequence::State& again = *(*fork)->state_;
+  Status status = engine.cache->AnnounceTurn(again.id, n_tokens, 0);
+  if (!status.ok()) return status;
+  again.text_tokens = again.n_tokens + n_tokens;
+  if (status = engine.CheckSequencesFit(); !status.ok()) return status;
+  scores = RereadScores(engine.cache->shape().n_lanes(), n_tokens);
+  return Engine::Reread(engine, **fork, prompt, scores, cancelled);
+}
+
+Status Engine::Reread(Sequence& sequence, std::span<const int32_t> text,
+                      RereadScores& scores,
+                      const std::function<bool()>& cancelled) {
+  return Reread(*state_, sequence, text, scores, cancelled);
+}
+
+Status Engine::Reread(State& engine, Sequence& sequence,
+                      std::span<const int32_t> text, RereadScores& scores,
+                      const std::function<bool()>& cancelled) {
+  RereadObserver observer(engine.cache->shape(), scores);
+  engine.SetCacheObserver(&observer);
+  const Status status = sequence.Read(text, {}, cancelled);
+  engine.SetCacheObserver(engine.observer);
+  return status;
+}
+
+void Engine::State::SetCacheObserver(AttentionObserver* watching) {
+  try {
+    cache->SetObserver(watching);
+  } catch (const std::bad_alloc&) {
+    cache_is_torn = true;
+  }
+}
+
+}  // namespace lkv
