@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "policy/lane_turn.h"
 #include "policy/page_worth.h"
 #include "policy/protection.h"
 #include "policy/tier_planner.h"

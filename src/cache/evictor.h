@@ -1,11 +1,10 @@
 // Evictor: decides which pages of one sequence leave, and when.
 //
-// Decode. Lane i has its turn in the steps that end with n_tokens = i modulo
-// kPageTokens, so that the work of all lanes spreads evenly over steps. At its
-// turn a lane plans to have one spare page less than it may hold, because all
-// lanes open a page in the same step. The plan is applied when the next step
-// begins. Prefill: all lanes plan when a chunk ends, and again when the next
-// one begins, for the room that it needs.
+// Decode. Lanes take turns (policy/lane_turn.h). At its turn a lane plans to
+// have one spare page less than it may hold, because all lanes open a page in
+// the same step. The plan is applied when the next step begins. Prefill: all
+// lanes plan when a chunk ends, and again when the next one begins, for the
+// room that it needs.
 //
 // How many pages a lane may hold comes from the budget or, when window keys are
 // given, from the window that the controller wants; LaneSpread shares the total
@@ -130,9 +129,6 @@ class Evictor {
     }
   };
 
-  static bool HasTurn(uint32_t lane, uint32_t n_tokens, uint32_t n_new) {
-    return n_new > 1 || n_tokens % kPageTokens == lane % kPageTokens;
-  }
   bool IsDense(uint32_t lane) const { return lane < plan_.n_dense_lanes; }
   bool EvictsNothing(uint32_t n_tokens) const;
   // Pages that the lanes which may evict may hold when the dense ones hold the

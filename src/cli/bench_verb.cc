@@ -9,12 +9,14 @@ void BenchVerb::AddTo(CLI::App& app) {
   speed_.AddTo(*bench);
   kernels_.AddTo(*bench);
   policies_.AddTo(*bench);
+  window_.AddTo(*bench);
   bench_ = bench;
 }
 
 ExitCode BenchVerb::Run(Output& out, Interrupt& interrupt) const {
   if (bench_->got_subcommand("speed")) return speed_.Run(out, interrupt);
   if (bench_->got_subcommand("kernels")) return kernels_.Run(out, interrupt);
+  if (bench_->got_subcommand("window")) return window_.Run(out, interrupt);
   return policies_.Run(out, interrupt);
 }
 

@@ -6,6 +6,7 @@
 #include "cli/bench_kernels_verb.h"
 #include "cli/bench_policies_verb.h"
 #include "cli/bench_speed_verb.h"
+#include "cli/bench_window_verb.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
@@ -22,6 +23,7 @@ class BenchVerb {
   BenchSpeedVerb speed_;
   BenchKernelsVerb kernels_;
   BenchPoliciesVerb policies_;
+  BenchWindowVerb window_;
 };
 
 }  // namespace lkv::cli

@@ -1,4 +1,5 @@
-// `lkv trace` and `lkv bench policies` on synthetic traces: without a model.
+// `lkv trace`, `lkv bench policies` and `lkv bench window` on synthetic traces:
+// without a model.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -76,6 +77,40 @@ TEST_F(TraceVerbTest, TheTableNamesAllPoliciesByDefault) {
   }
 }
 
+TEST_F(TraceVerbTest, WindowRowsAreOfBothLawsAndOfThePartsBetweenMarks) {
+  const std::string trace =
+      Synthesize("a.trace", {"--needles", "0", "--topic", "512"});
+  const nlohmann::json window =
+      RunJson({"bench", "window", "--trace", trace, "--marks", "512,768,9999"});
+  const nlohmann::json& rows = window["rows"];
+  ASSERT_EQ(rows.size(), 6u) << "a mark behind the text parts nothing";
+  for (const nlohmann::json& row : rows) {
+    for (const char* field :
+         {"change_max", "first_window_max_tokens", "window_mean_tokens",
+          "window_min_tokens", "window_max_tokens", "window_end_tokens",
+          "moves", "reversals_per_1000_tokens"}) {
+      EXPECT_TRUE(row.contains(field)) << field;
+    }
+    EXPECT_EQ(row["trace"], trace);
+  }
+  EXPECT_EQ(rows[2]["law"], "symmetric");
+  EXPECT_EQ(rows[3]["law"], "source");
+  EXPECT_EQ(rows[2]["begin"], 512);
+  EXPECT_EQ(rows[2]["end"], 768);
+  const nlohmann::json& text = window["texts"][0];
+  EXPECT_EQ(text["budget_tokens"], 512);
+  EXPECT_EQ(text["base_window_tokens"], 128);
+  const nlohmann::json& curve = text["curve"];
+  ASSERT_EQ(curve.size(), 1024u);
+  EXPECT_EQ(curve[767]["position"], 767);
+  for (const int law : {0, 1}) {
+    const nlohmann::json& part = rows[2 + law];
+    const std::string name = part["law"];
+    EXPECT_EQ(curve[767]["window_tokens"][name], part["window_end_tokens"]);
+  }
+  EXPECT_GT(curve[640]["change"], 0.06) << "behind the turn";
+}
+
 TEST_F(TraceVerbTest, BadInputIsNamedWithTheRightCode) {
   const std::string trace = Synthesize("a.trace");
   std::ofstream(folder_.File("text")) << "no trace";
@@ -103,6 +138,12 @@ TEST_F(TraceVerbTest, BadInputIsNamedWithTheRightCode) {
        "--layers"},
       {{"trace", "record", "-f", "x"}, 2, "--output: is missing"},
       {{"trace", "record", "-f", folder_.File("none"), "-o", "x"}, 3, "none"},
+      {{"bench", "window"}, 2, "--trace: is missing"},
+      {{"bench", "window", "--trace", folder_.File("cut")}, 3, "cut off"},
+      {{"bench", "window", "--trace", trace, "--budget", "512"},
+       2,
+       "512 is no share"},
+      {{"bench", "window", "--trace", trace, "--marks", "0"}, 2, "--marks"},
       {{"bench", "policies"}, 2, "--trace: is missing"},
       {{"bench", "policies", "--trace", folder_.File("cut")}, 3, "cut off"},
       {{"bench", "policies", "--trace", trace, "--policies", "best"},

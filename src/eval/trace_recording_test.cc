@@ -13,6 +13,7 @@
 #include "testing/memory_file_system.h"
 #include "testing/test_paths.h"
 #include "trace/trace_reader.h"
+#include "trace/window_replay.h"
 
 namespace lkv {
 namespace {
@@ -123,6 +124,37 @@ TEST_F(TraceRecordingTest, TheSecondReadingLooksAtTheFirst) {
     }
   }
   EXPECT_GT(most, 0.3f);
+}
+
+// The window of a replay is the one that a cache has: both see the same change
+// of pattern, but for the trace's rounding to 11 bits.
+TEST_F(TraceRecordingTest, AReplayedPatternChangesAsInACache) {
+  ASSERT_TRUE(Record().ok());
+  const auto reader = TraceReader::Open(files_, "t");
+  ASSERT_TRUE(reader.ok());
+  CacheOptions cache;
+  cache.recent_tokens = 16;       // or so short a text would not be contestable
+  cache.base_window_tokens = 64;  // window keys: the pattern is watched
+  const auto team = ThreadTeam::Create(2);
+  ASSERT_TRUE(team.ok());
+  const auto replayed = ReplayPatternChange(*reader, cache, **team, {}, {});
+  ASSERT_TRUE(replayed.ok()) << replayed.status().message();
+
+  const ForcedPart part{.prefill = {}, .decode = tokens_};
+  std::vector<double> live;
+  const auto run =
+      StartAndRunForced(*engine_, {&part, 1}, OptionsFor({&part, 1}, cache),
+                        [&](const Sequence& sequence) {
+                          live.push_back(sequence.stats().pattern_change);
+                        },
+                        {}, {});
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  ASSERT_EQ(live.size(), replayed->size());
+  EXPECT_GT(live.back(), 0);
+  for (uint32_t step = 0; step < kTokens; ++step) {
+    EXPECT_NEAR((*replayed)[step], live[step], 0.01 * live[step] + 1e-5)
+        << "step " << step;
+  }
 }
 
 TEST_F(TraceRecordingTest, RefusesLayersThatTheModelHasNot) {

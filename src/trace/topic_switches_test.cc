@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "policy/lane_turn.h"
 #include "policy/pattern_detector.h"
 #include "trace/synthetic_trace.h"
 
@@ -39,8 +40,7 @@ std::vector<uint32_t> FindRises(const SyntheticTraceOptions& options) {
                         .n_slots = step + 1,
                         .mass_max = mass.data(),
                         .mass_mean = mass.data()});
-      // As in the cache, a lane has its turn in one step of 16.
-      if (step % kPageTokens == lane % kPageTokens) detector.Evaluate(lane);
+      if (HasTurn(lane, step + 1, 1)) detector.Evaluate(lane);
     }
     const double change = detector.Update();
     if (!is_high && change > kThreshold && step >= kFirstTokens) {
