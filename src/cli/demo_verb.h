@@ -20,12 +20,17 @@ class DemoVerb {
   ExitCode Run(Output& out, Interrupt& interrupt) const;
 
  private:
-  Result<DemoOptions> ReadOptions() const;
+  Result<DemoOptions> ReadOptions(const Configuration& configuration) const;
+  // Whether the command line or the configuration names a budget.
+  bool NamesBudget(const Configuration& configuration) const {
+    return budget_ || configuration.IsSet("budget");
+  }
   Status FitIntoTrained(uint32_t trained_tokens, DemoOptions* options) const;
 
   ModelArguments model_;
   ConfigArguments config_;
-  std::optional<std::string> budget_;  // else the configuration's, else 25%
+  // Else the configuration's, else 25% or what the source table saves by.
+  std::optional<std::string> budget_;
   std::vector<std::string> policies_;  // empty: those of DemoOptions
   std::optional<uint32_t> context_tokens_;
   std::optional<std::string> text_file_;

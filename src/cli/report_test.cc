@@ -6,6 +6,7 @@
 
 #include "cli/demo_report.h"
 #include "cli/generation_report.h"
+#include "cli/source_table_report.h"
 
 namespace lkv::cli {
 namespace {
@@ -224,6 +225,47 @@ TEST(DemoReportTest, JsonHoldsRowsNoiseFloorAndReading) {
   EXPECT_EQ(document["rows"][2]["hit"]["mass"], 0.75);
   EXPECT_EQ(document["noise_floor"]["kl_mean"], 0.0004);
   EXPECT_EQ(document["reading"].size(), 2u);
+}
+
+TEST(SourceTableReportTest, ShowsCostQualityAndWhatTheSketchSays) {
+  DemoReport report = SomeReport();
+  report.context_tokens = 1024;
+  report.forced_tokens = 2048;
+  for (DemoRow& row : report.rows) {
+    row.step.p50_us = 5000;
+    row.step.p99_us = 9250;
+    row.hit.topk = 0.625;
+    row.hit.raw = 0.97;
+  }
+  DemoOptions options;
+  options.cache.budget = {.kind = Budget::Kind::kBytes, .amount = 24 * kMiB};
+  const std::string text = SourceTableAsText(report, options);
+  ExpectNoLineBeyond80(text);
+  for (const char* line :
+       {"1,024 tokens in, 2,048 given tokens out; budget 24.0 MiB\n",
+        "full          100.0    5.00    9.25  96.0 MiB     192.0 MiB   0.0 %\n",
+        "lookahead     150.0    5.00    9.25  24.0 MiB     120.0 MiB  37.5 %\n",
+        "lru          50.0 %     62.5 %   97.0 %"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+  }
+  std::string flat = text;
+  std::replace(flat.begin(), flat.end(), '\n', ' ');
+  for (const char* part :
+       {"mass hit: share of attention", "top-k hit: of the tokens",
+        "raw hit: of all", "42.7 to 89.3 tokens/s (2.1 times)",
+        "hit rate 61.0 % to 86.0 %", "not reproduced here and not claimed"}) {
+    EXPECT_NE(flat.find(part), std::string::npos) << part << "\n" << flat;
+  }
+}
+
+TEST(SourceTableReportTest, JsonAddsMemoryAndTheSketchToTheDocument) {
+  const auto document = SourceTableAsJson(SomeReport(), DemoOptions());
+  EXPECT_EQ(document["rows"][2]["policy"], "lookahead");
+  EXPECT_EQ(document["rows"][2]["memory"]["total_bytes_max"], 120 * kMiB);
+  EXPECT_EQ(document["rows"][2]["memory"]["saved_share"], 0.375);
+  EXPECT_EQ(document["rows"][0]["memory"]["saved_share"], 0);
+  EXPECT_EQ(document["sketch"]["tokens_per_second"][1], 89.3);
+  EXPECT_EQ(document["sketch"]["reproduced"], false);
 }
 
 }  // namespace

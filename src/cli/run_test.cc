@@ -48,6 +48,20 @@ TEST(DemoTest, RowsAreTheFullCacheAndThePoliciesAskedFor) {
   EXPECT_EQ(document["context_tokens"], 480);
 }
 
+// Pages of int8 take too little for a third of weights and KV to be saved.
+TEST(DemoTest, TheSourceTableNeedsABudgetOfItsOwnOnlyWhereNoneIsNamed) {
+  const Words demo = {"demo", "--source-table", "--kv-type", "int8"};
+  const ChildResult unnamed = RunLkv(WithModel(demo));
+  EXPECT_EQ(unnamed.exit_code, 2);
+  EXPECT_NE(unnamed.err.find("of KV together none saves"), std::string::npos)
+      << unnamed.err;
+  Words words = demo;
+  words.insert(words.end(), {"--budget", "1MiB"});
+  const ChildResult named = RunLkv(WithModel(words));
+  EXPECT_EQ(named.exit_code, 2);
+  EXPECT_NE(named.err.find("budget: 1048576 bytes cannot"), std::string::npos) << named.err;
+}
+
 TEST(BenchSpeedTest, TheConfigurationSaysWhatIsMeasured) {
   const ChildResult result =
       RunLkv({"bench", "speed", "-m", TestModelPath(), "--depth", "8", "--gen",

@@ -318,14 +318,6 @@ Result<DemoReport> Demo::Run() {
 
 }  // namespace
 
-DemoOptions SourceTableOptions() {
-  DemoOptions options;
-  options.question.clear();
-  options.context_tokens = 1024;
-  options.forced_tokens = 2048;
-  return options;
-}
-
 Result<DemoReport> RunDemo(
     Engine& engine, const DemoOptions& options,
     const std::function<void(const DemoProgress&)>& progress,

@@ -40,10 +40,6 @@ struct DemoOptions {
   CacheOptions cache;  // policy is replaced
 };
 
-// The conditions of a comparison in the design sketch that this project grew
-// out of: 1,024 tokens in, 2,048 out, no question.
-DemoOptions SourceTableOptions();
-
 struct DemoRow {
   PolicyName policy = PolicyName::kFull;
   double prefill_tokens_per_second = 0;
