@@ -76,6 +76,8 @@ TEST(CommandLineTest, WrongUseIsSaidInOneLineWithExitCode2) {
                           {"bench", "kernels", "--passes", "0"},
                           {"bench", "speed", "--budget", "full,much"},
                           {"demo", "--budget", "0%"},
+                          {"train", "--traces", "a", "-o", "b", "--minutes",
+                           "0"},
                           {"demo", "--policies", "lru,best"}}) {
     SCOPED_TRACE(testing::PrintToString(words));
     ExpectOneLineError(RunLkv(words), 2);

@@ -1,5 +1,5 @@
-// `lkv trace`, `lkv bench policies` and `lkv bench window` on synthetic traces:
-// without a model.
+// `lkv trace`, `lkv train`, `lkv bench policies` and `window` on synthetic
+// traces: without a model.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -10,6 +10,7 @@
 
 #include "testing/child_process.h"
 #include "testing/test_paths.h"
+#include "trace/trace_writer.h"
 
 namespace lkv::cli {
 namespace {
@@ -215,6 +216,57 @@ TEST_F(TraceVerbTest, TrainNamesWhatItCannotLearnFrom) {
   std::string left;
   std::getline(std::ifstream(good), left);
   EXPECT_EQ(left, "the one before");
+}
+
+// A trace with a second reading; without a model only a writer makes one.
+void RecordReread(const std::string& path, const std::string& text,
+                  uint32_t n_tokens) {
+  auto writer = TraceWriter::Create(
+      LocalFileSystem(), path,
+      {.shape = {.n_layers = 1, .n_kv_heads = 1, .group = 1, .head_dim = 16},
+       .layers = {0},
+       .model = "0123",
+       .text = text});
+  ASSERT_TRUE(writer.ok());
+  std::vector<float> mass;
+  for (uint32_t step = 0; step < n_tokens; ++step) {
+    mass.assign(step + 1, 1.0f / static_cast<float>(step + 1));
+    (*writer)->AddStep(0, {.value_norm = 1,
+                           .value_distance = 1,
+                           .mass_max = mass.data(),
+                           .mass_mean = mass.data()});
+    ASSERT_TRUE((*writer)->FinishStep().ok());
+  }
+  ASSERT_TRUE((*writer)->AddReread(mass).ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+}
+
+TEST_F(TraceVerbTest, TheTrainingReportHoldsEveryFieldOfTheInterface) {
+  const auto train = [&](uint32_t n_tokens) {
+    RecordReread(folder_.File("a.trace"), "a", n_tokens);
+    RecordReread(folder_.File("b.trace"), "b", n_tokens);
+    return RunJson({"train", "--traces", folder_.File(""), "-o",
+                    folder_.File("new.gguf"), "--minutes", "60"});
+  };
+  const nlohmann::json report = train(1024);
+  EXPECT_GT(report["rows"], 0);
+  EXPECT_GT(report["epochs"], 0);
+  EXPECT_EQ(report["timed_out"], false);
+  const nlohmann::json& holdout = report["holdout"];
+  EXPECT_EQ(holdout["budget"], 0.25);
+  EXPECT_EQ(holdout["texts"], 1);
+  for (const char* field : {"mass_hit", "ema_mass_hit", "oracle_mass_hit",
+                            "random_mass_hit", "regret"}) {
+    EXPECT_TRUE(holdout[field].is_number()) << field;
+  }
+  EXPECT_TRUE(holdout["why_no_hits"].is_null());
+  EXPECT_TRUE(std::filesystem::exists(folder_.File("new.gguf")));
+
+  const nlohmann::json too_short = train(640)["holdout"];
+  EXPECT_TRUE(too_short["mass_hit"].is_null());
+  EXPECT_TRUE(too_short["regret"].is_null());
+  EXPECT_NE(std::string(too_short["why_no_hits"]).find("25% of 640 tokens"),
+            std::string::npos);
 }
 
 TEST_F(TraceVerbTest, PredictorsOfAnotherModelAreRefused) {

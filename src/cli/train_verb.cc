@@ -41,23 +41,48 @@ Result<std::vector<std::string>> ListTraces(
   return paths;
 }
 
+Json HoldoutAsJson(const TrainedPredictor& trained) {
+  Json holdout = {{"rows", trained.n_held_out},
+                  {"texts", trained.n_held_out_texts},
+                  {"error", trained.error},
+                  {"mean_error", trained.mean_error},
+                  {"budget", kHoldoutBudget}};
+  const std::optional<HoldoutHits>& hits = trained.holdout.hits;
+  const auto or_null = [&](double HoldoutHits::*field) {
+    return hits ? Json((*hits).*field) : Json();
+  };
+  holdout["mass_hit"] = or_null(&HoldoutHits::mass_hit);
+  holdout["ema_mass_hit"] = or_null(&HoldoutHits::ema_mass_hit);
+  holdout["oracle_mass_hit"] = or_null(&HoldoutHits::oracle_mass_hit);
+  holdout["random_mass_hit"] = or_null(&HoldoutHits::random_mass_hit);
+  holdout["regret"] = or_null(&HoldoutHits::regret);
+  holdout["why_no_hits"] = hits ? Json() : Json(trained.holdout.why_none);
+  return holdout;
+}
+
 Json AsJson(const TrainedPredictor& trained, double seconds) {
-  return {{"rows", trained.n_examples},
-          {"texts", trained.n_texts},
-          {"epochs", trained.n_epochs},
-          {"seconds", seconds},
-          {"holdout",
-           {{"rows", trained.n_held_out},
-            {"texts", trained.n_held_out_texts},
-            {"error", trained.error},
-            {"mean_error", trained.mean_error}}}};
+  return {{"rows", trained.n_examples}, {"texts", trained.n_texts},
+          {"epochs", trained.n_epochs}, {"timed_out", trained.timed_out},
+          {"seconds", seconds},         {"holdout", HoldoutAsJson(trained)}};
+}
+
+std::string HoldoutAsText(const HoldoutReplay& holdout) {
+  if (!holdout.hits) return "not replayed: " + holdout.why_none + "\n";
+  const HoldoutHits& hits = *holdout.hits;
+  return "replayed at " + FormatPercent(kHoldoutBudget) + ": mass hit " +
+         FormatFixed(hits.mass_hit, 3) + ", of the average alone " +
+         FormatFixed(hits.ema_mass_hit, 3) + ", oracle " +
+         FormatFixed(hits.oracle_mass_hit, 3) + ", chance " +
+         FormatFixed(hits.random_mass_hit, 3) + "; regret " +
+         FormatFixed(hits.regret, 3) + "\n";
 }
 
 std::string AsText(const TrainedPredictor& trained, const std::string& path,
                    double seconds) {
   return FormatCount(trained.n_examples, "example") + " of " +
          FormatCount(trained.n_texts - trained.n_held_out_texts, "text") +
-         ", " + FormatCount(trained.n_epochs, "epoch") + ", " +
+         ", " + FormatCount(trained.n_epochs, "epoch") +
+         (trained.timed_out ? " (the time was up), " : ", ") +
          FormatFixed(seconds, 0) + " s\n" +
          "held out: " + FormatCount(trained.n_held_out, "example") + " of " +
          FormatCount(trained.n_held_out_texts, "text") +
@@ -65,7 +90,7 @@ std::string AsText(const TrainedPredictor& trained, const std::string& path,
          ", of a lane's mean " + FormatSignificant(trained.mean_error) +
          " (explained: " +
          FormatPercent(1 - trained.error / trained.mean_error) + ")\n" +
-         "written: " + path + "\n";
+         HoldoutAsText(trained.holdout) + "written: " + path + "\n";
 }
 
 }  // namespace
@@ -85,12 +110,19 @@ void TrainVerb::AddTo(CLI::App& app) {
                    "Seed of first weights and order; the same one gives the "
                    "same file [1]")
       ->type_name("N");
+  verb->add_option("--minutes", minutes_,
+                   "Time for reading traces and training: the epoch in which "
+                   "it runs out is the last; default: no limit")
+      ->type_name("N")
+      ->check(WholeNumber(1, 1u << 16));
   threads_.AddTo(*verb);
   verb->add_flag("--json", json_, "Print one JSON document");
   verb->footer(
-      "One text in five is held out: it says when to stop. Use the result "
-      "with\n"
-      "--set predictor=FILE.gguf.\n\n"
+      "One text in five is held out: it says when to stop, and is replayed "
+      "with a\n"
+      "quarter of it kept (lkv bench policies explains mass hit and regret). "
+      "Use\n"
+      "the result with --set predictor=FILE.gguf.\n\n"
       "Example:\n"
       "  lkv train --traces traces -o mine.gguf");
 }
@@ -111,8 +143,12 @@ ExitCode TrainVerb::Run(Output& out, Interrupt& interrupt) const {
   interrupt.SetFlag();
   const Stopwatch watch;
   Progress progress("train");
+  TrainingOptions options{.seed = seed_};
+  if (minutes_) {
+    options.out_of_time = [&] { return watch.Seconds() >= 60.0 * *minutes_; };
+  }
   const auto trained = TrainPredictor(
-      *traces, {.seed = seed_}, **kernels, **team,
+      *traces, options, **kernels, **team,
       [&](const char* what, uint64_t n_done, uint64_t n_all) {
         progress.Show(n_done, n_all, what);
       },

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ class TrainVerb {
   std::vector<std::string> traces_;
   std::string output_;
   uint64_t seed_ = 1;
+  std::optional<uint32_t> minutes_;
   ThreadArguments threads_;
   bool json_ = false;
 };

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/check.h"
 #include "options/budget_text.h"
 #include "options/option_table.h"
 
@@ -45,26 +46,6 @@ uint32_t CapacityPages(double budget, uint32_t n_steps) {
   return static_cast<uint32_t>(std::lround(budget * n_steps / kPageTokens));
 }
 
-Status CheckBudget(double budget, const TraceReader& trace,
-                   const ProtectedEnds& ends) {
-  const uint32_t n_pages = CapacityPages(budget, trace.n_steps());
-  const std::string share = FormatBudget({Budget::Kind::kShare, budget}) +
-                            " of " + std::to_string(trace.n_steps()) +
-                            " tokens";
-  if (n_pages < MinReplayPages(ends)) {
-    return InvalidArgument(
-        "budget: " + share + " are fewer than the " +
-        std::to_string(MinReplayPages(ends) * kPageTokens) +
-        " that sinks and newest tokens need; use a longer text or protect"
-        " fewer (recent_tokens)");
-  }
-  if (n_pages >= PagesOf(trace.n_steps())) {
-    return InvalidArgument("budget: " + share +
-                           " leave nothing to evict; use less than 100%");
-  }
-  return {};
-}
-
 double Regret(double hit, double oracle, double random) {
   return oracle > random ? (oracle - hit) / (oracle - random) : 0;
 }
@@ -76,14 +57,17 @@ double MassHit(const std::vector<ReplaySums>& texts,
   return total.mass_hit();
 }
 
-// The policies asked for; behind them what regret is measured by: chance and
-// the oracle.
+// The policies asked for, and behind them what regret is measured by where it
+// was not asked for: chance and the oracle.
 Result<std::vector<Contestant>> FindContestants(
     const ComparisonOptions& options, const KernelTable& kernels) {
-  std::vector<Contestant> contestants;
   std::vector<std::string> names = options.policies;
-  names.emplace_back(kRandom);
-  names.emplace_back(kOracleFuture);
+  for (std::string_view name : {kRandom, kOracleFuture}) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      names.emplace_back(name);
+    }
+  }
+  std::vector<Contestant> contestants;
   for (const std::string& name : names) {
     Result<Contestant> found =
         FindContestant(name, options.cache, options.predictor, kernels);
@@ -95,9 +79,9 @@ Result<std::vector<Contestant>> FindContestants(
 
 // Adds some lanes of text number `text` to its sums in all rows.
 Status ReplayLanes(const TraceReader& trace, size_t text, LaneRange lanes,
-                   std::span<const Contestant> contestants,
-                   const ProtectedEnds& ends, ThreadTeam& team,
+                   const Comparison& comparison, ThreadTeam& team,
                    std::vector<ComparisonRow>& rows) {
+  const std::vector<Contestant>& contestants = comparison.contestants;
   std::vector<Status> status(lanes.count());
   std::vector<std::vector<ReplaySums>> sums(lanes.count());
   team.ForEach(lanes.count(), [&](size_t i) {
@@ -111,7 +95,7 @@ Status ReplayLanes(const TraceReader& trace, size_t text, LaneRange lanes,
       sums[i].push_back(contestants[r % contestants.size()].replay(
           *lane_trace, trace.info().ModelLane(lane),
           {.capacity_pages = CapacityPages(rows[r].budget, trace.n_steps()),
-           .ends = ends}));
+           .ends = comparison.ends}));
     }
   });
   for (size_t i = 0; i < sums.size(); ++i) {
@@ -121,11 +105,19 @@ Status ReplayLanes(const TraceReader& trace, size_t text, LaneRange lanes,
   return {};
 }
 
-// Completes the rows of one budget, the last two of which are chance and the
-// oracle.
+const ComparisonRow& RowOf(std::span<const ComparisonRow> rows,
+                           std::string_view policy) {
+  const auto row = std::find_if(
+      rows.begin(), rows.end(),
+      [&](const ComparisonRow& one) { return one.policy == policy; });
+  CHECK(row != rows.end());
+  return *row;
+}
+
+// Completes the rows of one budget.
 void AddStatistics(const Resamples& resamples, std::span<ComparisonRow> rows) {
-  const std::vector<ReplaySums>& chance = rows[rows.size() - 2].texts;
-  const std::vector<ReplaySums>& oracle = rows.back().texts;
+  const std::vector<ReplaySums>& chance = RowOf(rows, kRandom).texts;
+  const std::vector<ReplaySums>& oracle = RowOf(rows, kOracleFuture).texts;
   std::vector<size_t> once(oracle.size());
   std::iota(once.begin(), once.end(), size_t{0});
   for (ComparisonRow& row : rows) {
@@ -185,45 +177,58 @@ Result<Contestant> FindContestant(std::string_view name,
   return MakePolicyContestant(options, name, predictor, kernels);
 }
 
-Result<std::vector<ComparisonRow>> ComparePolicies(
-    std::span<const TraceReader> traces, const ComparisonOptions& options,
-    const KernelTable& kernels, ThreadTeam& team,
-    const std::function<void(uint64_t, uint64_t)>& progress,
+Status CheckReplayBudget(double budget, const TraceReader& trace,
+                         const ProtectedEnds& ends) {
+  const uint32_t n_pages = CapacityPages(budget, trace.n_steps());
+  const std::string share = FormatBudget({Budget::Kind::kShare, budget}) +
+                            " of " + std::to_string(trace.n_steps()) +
+                            " tokens";
+  if (n_pages < MinReplayPages(ends)) {
+    return InvalidArgument(
+        "budget: " + share + " are fewer than the " +
+        std::to_string(MinReplayPages(ends) * kPageTokens) +
+        " that sinks and newest tokens need; use a longer text or protect"
+        " fewer (recent_tokens)");
+  }
+  if (n_pages >= PagesOf(trace.n_steps())) {
+    return InvalidArgument("budget: " + share +
+                           " leave nothing to evict; use less than 100%");
+  }
+  return {};
+}
+
+Result<std::vector<ComparisonRow>> CompareContestants(
+    std::span<const TraceReader* const> traces, const Comparison& comparison,
+    ThreadTeam& team, const std::function<void(uint64_t, uint64_t)>& progress,
     const std::function<bool()>& cancelled) {
-  const ProtectedEnds ends = ProtectedEndsOf(options.cache);
-  Result<std::vector<Contestant>> contestants =
-      FindContestants(options, kernels);
-  if (!contestants.ok()) return contestants.status();
   uint64_t n_lanes = 0;
-  for (const TraceReader& trace : traces) {
-    if (trace.info().model != traces.front().info().model) {
-      return InvalidArgument(trace.path() + ": is of another model than " +
-                             traces.front().path() +
-                             "; compare on traces of one model");
-    }
-    n_lanes += trace.info().n_lanes();
-    for (double budget : options.budgets) {
-      if (Status s = CheckBudget(budget, trace, ends); !s.ok()) return s;
+  for (const TraceReader* trace : traces) {
+    n_lanes += trace->info().n_lanes();
+    for (double budget : comparison.budgets) {
+      if (Status s = CheckReplayBudget(budget, *trace, comparison.ends);
+          !s.ok()) {
+        return s;
+      }
     }
   }
-  const size_t n_contestants = contestants->size();
-  std::vector<ComparisonRow> rows(options.budgets.size() * n_contestants);
+  const size_t n_contestants = comparison.contestants.size();
+  std::vector<ComparisonRow> rows(comparison.budgets.size() * n_contestants);
   for (size_t i = 0; i < rows.size(); ++i) {
-    rows[i].policy = (*contestants)[i % n_contestants].name;
-    rows[i].budget = options.budgets[i / n_contestants];
+    rows[i].policy = comparison.contestants[i % n_contestants].name;
+    rows[i].budget = comparison.budgets[i / n_contestants];
     rows[i].texts.resize(traces.size());
   }
   uint64_t n_done = 0;
   for (size_t text = 0; text < traces.size(); ++text) {
     // As many lanes at a time as there are threads: each takes 16 MB.
-    const uint32_t n_text_lanes = traces[text].info().n_lanes();
+    const uint32_t n_text_lanes = traces[text]->info().n_lanes();
     for (uint32_t first = 0; first < n_text_lanes; first += team.n_threads()) {
       if (cancelled && cancelled()) {
-        return Cancelled("bench policies: stopped on request");
+        return Cancelled("replay: stopped on request");
       }
       const uint32_t n = std::min(team.n_threads(), n_text_lanes - first);
-      if (Status s = ReplayLanes(traces[text], text, {first, first + n},
-                                 *contestants, ends, team, rows);
+      if (Status s = ReplayLanes(*traces[text], text, {first, first + n},
+                                 comparison, team, rows);
           !s.ok()) {
         return s;
       }
@@ -235,11 +240,38 @@ Result<std::vector<ComparisonRow>> ComparePolicies(
   for (size_t first = 0; first < rows.size(); first += n_contestants) {
     AddStatistics(resamples, std::span(rows).subspan(first, n_contestants));
   }
-  // The two were added for the regret; whoever asked for them has them twice.
+  return rows;
+}
+
+Result<std::vector<ComparisonRow>> ComparePolicies(
+    std::span<const TraceReader> traces, const ComparisonOptions& options,
+    const KernelTable& kernels, ThreadTeam& team,
+    const std::function<void(uint64_t, uint64_t)>& progress,
+    const std::function<bool()>& cancelled) {
+  Result<std::vector<Contestant>> contestants =
+      FindContestants(options, kernels);
+  if (!contestants.ok()) return contestants.status();
+  const size_t n_contestants = contestants->size();
+  std::vector<const TraceReader*> readers;
+  for (const TraceReader& trace : traces) {
+    if (trace.info().model != traces.front().info().model) {
+      return InvalidArgument(trace.path() + ": is of another model than " +
+                             traces.front().path() +
+                             "; compare on traces of one model");
+    }
+    readers.push_back(&trace);
+  }
+  Result<std::vector<ComparisonRow>> rows =
+      CompareContestants(readers,
+                         {.contestants = *std::move(contestants),
+                          .budgets = options.budgets,
+                          .ends = ProtectedEndsOf(options.cache)},
+                         team, progress, cancelled);
+  if (!rows.ok()) return rows.status();
   std::vector<ComparisonRow> asked;
-  for (size_t i = 0; i < rows.size(); ++i) {
+  for (size_t i = 0; i < rows->size(); ++i) {
     if (i % n_contestants < options.policies.size()) {
-      asked.push_back(std::move(rows[i]));
+      asked.push_back(std::move((*rows)[i]));
     }
   }
   return asked;

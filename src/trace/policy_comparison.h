@@ -60,10 +60,28 @@ struct ComparisonOptions {
   const HistoryNetwork* predictor = nullptr;
 };
 
-// Rows by budget, then policy, in the order of the options. Lanes of a trace
-// are replayed side by side. kInvalidArgument: an unknown policy, a budget that
-// protection alone would fill, or one that leaves nothing to evict; else what
-// reading a trace says. `progress` (may be empty) is told lanes done and all.
+// kInvalidArgument: a budget that protection alone would fill, or one that
+// leaves nothing to evict.
+Status CheckReplayBudget(double budget, const TraceReader& trace,
+                         const ProtectedEnds& ends);
+
+struct Comparison {
+  // random and oracle_future are among them: regret is measured by both.
+  std::vector<Contestant> contestants;
+  std::vector<double> budgets;
+  ProtectedEnds ends;  // that all protect
+};
+
+// Rows by budget, then contestant. Lanes of a trace are replayed side by side.
+// Requires traces of one model. Fails as CheckReplayBudget and as reading a
+// trace does. `progress` (may be empty) is told lanes done and all.
+Result<std::vector<ComparisonRow>> CompareContestants(
+    std::span<const TraceReader* const> traces, const Comparison& comparison,
+    ThreadTeam& team, const std::function<void(uint64_t, uint64_t)>& progress,
+    const std::function<bool()>& cancelled);
+
+// The same of policies by name, for those asked for. kInvalidArgument also: an
+// unknown policy, traces of several models.
 Result<std::vector<ComparisonRow>> ComparePolicies(
     std::span<const TraceReader> traces, const ComparisonOptions& options,
     const KernelTable& kernels, ThreadTeam& team,

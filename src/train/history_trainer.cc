@@ -329,10 +329,16 @@ Result<TrainingResult> TrainHistoryNetwork(
     ++result.n_epochs;
     if (progress) progress(result.n_epochs, options.max_epochs);
     ++n_in_vain;
-    if (!is_first && error >= result.error) continue;
-    n_in_vain = 0;
-    result.error = error;
-    result.network = std::move(network);
+    if (is_first || error < result.error) {
+      n_in_vain = 0;
+      result.error = error;
+      result.network = std::move(network);
+    }
+    if (options.out_of_time && options.out_of_time()) {
+      result.timed_out =
+          result.n_epochs < options.max_epochs && n_in_vain < kPatience;
+      break;
+    }
   }
   return result;
 }

@@ -16,11 +16,14 @@ namespace lkv {
 struct TrainingOptions {
   uint64_t seed = 1;
   uint32_t max_epochs = 8;
+  // Asked behind every epoch; true ends the training there. May be empty.
+  std::function<bool()> out_of_time = {};
 };
 
 struct TrainingResult {
   HistoryNetwork network;
   uint32_t n_epochs = 0;
+  bool timed_out = false;  // out_of_time ended it
   // Mean squared errors of log2, in bits, on the held-out examples: of the
   // network, and of each lane's mean (what knows nothing about the token).
   double error = 0;

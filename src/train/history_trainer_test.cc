@@ -45,6 +45,30 @@ TEST(HistoryTrainerTest, LearnsABendAndALevelForEveryLane) {
   EXPECT_NEAR(forecast, 0.4f * -8 + 0.5f * -10 - 2, 0.3);
 }
 
+TEST(HistoryTrainerTest, EndsBehindTheEpochInWhichTimeRunsOut) {
+  const HistoryExamples examples = Examples(1, 2000);
+  const HistoryExamples held_out = Examples(2, 100);
+  uint32_t n_asked = 0;
+  const auto train = [&](uint32_t last) {
+    n_asked = 0;
+    return TrainHistoryNetwork(
+        examples, held_out,
+        {.max_epochs = 3,
+         .out_of_time = [&, last] { return ++n_asked == last; }},
+        {}, {});
+  };
+  const auto cut = train(2);
+  ASSERT_TRUE(cut.ok());
+  EXPECT_EQ(cut->n_epochs, 2u);
+  EXPECT_TRUE(cut->timed_out);
+  EXPECT_LT(cut->error, cut->mean_error);
+  EXPECT_EQ(n_asked, 2u);
+  const auto whole = train(3);
+  ASSERT_TRUE(whole.ok());
+  EXPECT_EQ(whole->n_epochs, 3u);
+  EXPECT_FALSE(whole->timed_out) << "it was at its end";
+}
+
 TEST(HistoryTrainerTest, GivesTheSameNetworkForTheSameSeed) {
   const HistoryExamples examples = Examples(1, 2000);
   const HistoryExamples held_out = Examples(2, 100);

@@ -93,16 +93,18 @@ Result<TrainedPredictor> TrainPredictor(
   const TraceInfo& info = traces.front().info();
   HistoryExamples examples(info.n_lanes());
   HistoryExamples held_out(info.n_lanes());
+  std::vector<const TraceReader*> judges;
   for (size_t i = 0; i < traces.size(); ++i) {
     if (cancelled && cancelled()) {
       return Cancelled("train: stopped on request; nothing was written");
     }
-    const bool judges = held_out_texts.count(traces[i].info().text) > 0;
+    const bool is_judge = held_out_texts.count(traces[i].info().text) > 0;
     if (Status s = CollectExamples(traces[i], kernels, team,
-                                   judges ? held_out : examples);
+                                   is_judge ? held_out : examples);
         !s.ok()) {
       return s;
     }
+    if (is_judge) judges.push_back(&traces[i]);
     if (progress) progress("traces", i + 1, traces.size());
   }
   Result<TrainingResult> trained = TrainHistoryNetwork(
@@ -112,6 +114,13 @@ Result<TrainedPredictor> TrainPredictor(
       },
       cancelled);
   if (!trained.ok()) return trained.status();
+  Result<HoldoutReplay> holdout = ReplayHoldout(
+      judges, trained->network, kernels, team,
+      [&](uint64_t n_done, uint64_t n_all) {
+        if (progress) progress("replay", n_done, n_all);
+      },
+      cancelled);
+  if (!holdout.ok()) return holdout.status();
   return TrainedPredictor{
       .file = {.model = info.model, .network = std::move(trained->network)},
       .n_examples = examples.size(),
@@ -119,8 +128,10 @@ Result<TrainedPredictor> TrainPredictor(
       .n_texts = static_cast<uint32_t>(texts.size()),
       .n_held_out_texts = static_cast<uint32_t>(held_out_texts.size()),
       .n_epochs = trained->n_epochs,
+      .timed_out = trained->timed_out,
       .error = trained->error,
-      .mean_error = trained->mean_error};
+      .mean_error = trained->mean_error,
+      .holdout = *std::move(holdout)};
 }
 
 }  // namespace lkv

@@ -12,6 +12,7 @@
 #include "lookaheadkv/status.h"
 #include "trace/trace_reader.h"
 #include "train/history_trainer.h"
+#include "train/holdout_replay.h"
 #include "train/predictor_file.h"
 
 namespace lkv {
@@ -22,7 +23,10 @@ struct TrainedPredictor {
   uint32_t n_texts = 0, n_held_out_texts = 0;
   // Of HistoryTrainer, on the held-out texts.
   uint32_t n_epochs = 0;
+  bool timed_out = false;
   double error = 0, mean_error = 0;
+  // The cache's view of the same texts.
+  HoldoutReplay holdout;
 };
 
 // Texts that judge: one in five, at least one; the same ones for the same
@@ -31,7 +35,7 @@ struct TrainedPredictor {
 // kInvalidArgument, naming the trace: of another model than the first, without
 // a second reading, of fewer layers than the model has; or fewer than two
 // texts. Else what reading a trace says. `progress` (may be empty) is told what
-// is done ("traces", "epochs"), how much and of how much.
+// is done ("traces", "epochs", "replay"), how much and of how much.
 Result<TrainedPredictor> TrainPredictor(
     std::span<const TraceReader> traces, const TrainingOptions& options,
     const KernelTable& kernels, ThreadTeam& team,

@@ -14,18 +14,17 @@
 namespace lkv {
 namespace {
 
-constexpr uint32_t kTokens = 1100;
-
 struct Recording {
   std::string model = "0123";
   std::string text = "a";
   std::vector<uint32_t> layers = {0, 1};
   bool reread = true;
+  uint32_t n_tokens = 1100;
 };
 
-// Every seventh token gets attention again and again, and much of it in the
-// second reading.
-bool IsWanted(uint32_t pos) { return pos % 7 == 3; }
+// Every seventh token of every other page gets attention again and again, and
+// much of it in the second reading.
+bool IsWanted(uint32_t pos) { return pos % 32 < 16 && pos % 7 == 3; }
 
 class PredictorTrainingTest : public testing::Test {
  protected:
@@ -37,8 +36,8 @@ class PredictorTrainingTest : public testing::Test {
         .text = recording.text};
     auto writer = TraceWriter::Create(files_, path, info);
     ASSERT_TRUE(writer.ok());
-    std::vector<float> mass(kTokens);
-    for (uint32_t step = 0; step < kTokens; ++step) {
+    std::vector<float> mass(recording.n_tokens);
+    for (uint32_t step = 0; step < recording.n_tokens; ++step) {
       float sum = 0;
       for (uint32_t i = 0; i <= step; ++i) {
         sum += mass[i] = IsWanted(i) ? 1.0f : 0.02f;
@@ -53,7 +52,7 @@ class PredictorTrainingTest : public testing::Test {
       ASSERT_TRUE((*writer)->FinishStep().ok());
     }
     if (recording.reread) {
-      for (uint32_t i = 0; i < kTokens; ++i) {
+      for (uint32_t i = 0; i < recording.n_tokens; ++i) {
         mass[i] = IsWanted(i) ? 0.5f : 0.001f;
       }
       for (uint32_t lane = 0; lane < info.n_lanes(); ++lane) {
@@ -98,6 +97,38 @@ TEST_F(PredictorTrainingTest, LearnsWhatIsWantedAgain) {
   EXPECT_EQ(trained->n_held_out_texts, 1u);
   EXPECT_EQ(trained->n_examples, 2 * trained->n_held_out) << "texts are alike";
   EXPECT_LT(trained->error, 0.2 * trained->mean_error);
+}
+
+// What is wanted gets attention all the time here, so that the average knows
+// it as well as the network.
+TEST_F(PredictorTrainingTest, ReplaysTheHeldOutTextWithTheNetwork) {
+  for (char text : std::string("abc")) {
+    Record(std::string(1, text), {.text = std::string(1, text)});
+  }
+  const auto trained = Train({"a", "b", "c"});
+  ASSERT_TRUE(trained.ok()) << trained.status().message();
+  ASSERT_TRUE(trained->holdout.hits.has_value()) << trained->holdout.why_none;
+  const HoldoutHits& hits = *trained->holdout.hits;
+  EXPECT_GT(hits.mass_hit, 1.2 * hits.random_mass_hit);
+  EXPECT_LE(hits.mass_hit, hits.oracle_mass_hit);
+  EXPECT_GT(hits.ema_mass_hit, 1.2 * hits.random_mass_hit);
+  EXPECT_NEAR(hits.regret,
+              (hits.oracle_mass_hit - hits.mass_hit) /
+                  (hits.oracle_mass_hit - hits.random_mass_hit),
+              1e-12);
+}
+
+TEST_F(PredictorTrainingTest, TextsTooShortForAQuarterAreNotReplayed) {
+  for (char text : std::string("ab")) {
+    Record(std::string(1, text),
+           {.text = std::string(1, text), .n_tokens = 640});
+  }
+  const auto trained = Train({"a", "b"});
+  ASSERT_TRUE(trained.ok()) << trained.status().message();
+  EXPECT_FALSE(trained->holdout.hits.has_value());
+  EXPECT_NE(trained->holdout.why_none.find("25% of 640 tokens"),
+            std::string::npos)
+      << trained->holdout.why_none;
 }
 
 TEST_F(PredictorTrainingTest, NamesTheTraceThatDoesNotFit) {
