@@ -8,6 +8,7 @@
 #include "policy/lane_turn.h"
 #include "policy/page_worth.h"
 #include "policy/protection.h"
+#include "policy/repacking.h"
 #include "policy/tier_planner.h"
 
 namespace lkv {
@@ -231,59 +232,18 @@ SlotMoves Evictor::Choose(uint32_t lane, uint32_t n_tokens,
 
 SlotMoves Evictor::Repack(uint32_t lane, uint32_t n_leave,
                           PlanScratch& scratch) const {
-  const PageTable& table = parts_.pages->table(lane);
-  const uint32_t n_pages = table.n_pages();
-  uint32_t n_candidates = 0;
-  for (uint32_t p = 0; p < n_pages; ++p) {
-    if (scratch.is_protected[p] == 0) scratch.pages[n_candidates++] = p;
-  }
-  const auto first = scratch.pages.begin();
-  if (n_candidates <= n_leave) {  // nobody to share a page with
-    std::reverse_copy(scratch.victims.begin(),
-                      scratch.victims.begin() + n_leave, first);
-    return {.pages = {scratch.pages.data(), n_leave}, .slots = {}};
-  }
-  const uint32_t n_repacked =
-      std::min(n_candidates, kRepackedPerFreed * n_leave);
-  std::nth_element(first, first + n_repacked, first + n_candidates,
-                   [&](uint32_t a, uint32_t b) {
-                     return scratch.score[a] != scratch.score[b]
-                                ? scratch.score[a] < scratch.score[b]
-                                : a < b;
-                   });
-  std::sort(first, first + n_repacked);
-
-  // Their slots next to each other, in the arrays that held those of all.
-  const uint32_t n_slots = n_repacked * kPageTokens;
-  for (uint32_t i = 0; i < n_repacked; ++i) {
-    const size_t from = size_t{scratch.pages[i]} * kPageTokens;
-    const size_t to = size_t{i} * kPageTokens;
-    std::copy_n(&scratch.slot_attention[from], kPageTokens,
-                &scratch.slot_attention[to]);
-    std::copy_n(&scratch.slot_score[from], kPageTokens,
-                &scratch.slot_score[to]);
-  }
-  const uint32_t n_slot_victims = ChooseVictims(
-      {.is_protected = {},
-       .attention = std::span(scratch.slot_attention).first(n_slots),
-       .score = std::span(scratch.slot_score).first(n_slots),
-       .n_leave = n_leave * kPageTokens,
-       .max_moves = n_leave * kPageTokens,
+  const uint32_t n_pages = parts_.pages->table(lane).n_pages();
+  const size_t n_slots = size_t{n_pages} * kPageTokens;
+  return ChooseRepacking(
+      {.is_protected = std::span(scratch.is_protected).first(n_pages),
+       .page_score = std::span(scratch.score).first(n_pages),
+       .slot_attention = std::span(scratch.slot_attention).first(n_slots),
+       .slot_score = std::span(scratch.slot_score).first(n_slots),
+       .n_leave = n_leave,
        .two_stage = parts_.policy->two_stage()},
-      scratch.slot_victims);
-  CHECK(n_slot_victims == n_leave * kPageTokens);
-  uint32_t n_left = n_slot_victims;  // victims come in descending order
-  uint32_t n_moved = 0;
-  for (uint32_t i = 0; i < n_slots; ++i) {
-    if (n_left > 0 && scratch.slot_victims[n_left - 1] == i) {
-      --n_left;
-    } else {
-      scratch.slots[n_moved++] =
-          scratch.pages[i / kPageTokens] * kPageTokens + i % kPageTokens;
-    }
-  }
-  return {.pages = {scratch.pages.data(), n_repacked},
-          .slots = {scratch.slots.data(), n_moved}};
+      {.pages = scratch.pages,
+       .slots = scratch.slots,
+       .slot_victims = scratch.slot_victims});
 }
 
 void Evictor::Evict(uint32_t lane, const SlotMoves& moves) {

@@ -31,6 +31,7 @@
 #include "policy/eviction_policy.h"
 #include "policy/lane_spread.h"
 #include "policy/pattern_detector.h"
+#include "policy/repacking.h"
 #include "policy/score_threshold.h"
 #include "policy/window_controller.h"
 
@@ -58,8 +59,6 @@ class Evictor {
   // Pages of a lane that may leave at one turn: what a shrinking window asks
   // for is spread over several turns. (A lane gains one page between turns.)
   static constexpr uint32_t kMaxMovesPerTurn = 8;
-  // Pages whose slots are sorted anew to free one.
-  static constexpr uint32_t kRepackedPerFreed = 2;
 
   // What it works on. Borrowed; all outlive it.
   struct Parts {
@@ -144,8 +143,7 @@ class Evictor {
   // Chooses how to free up to max_moves pages; the result lies in the scratch.
   SlotMoves Choose(uint32_t lane, uint32_t n_tokens, uint32_t pages_to_keep,
                    uint32_t max_moves, PlanScratch& scratch);
-  // The same number of pages by repacking: of the least worth kRepackedPerFreed
-  // times as many, the best slots stay.
+  // The same number of pages by repacking.
   SlotMoves Repack(uint32_t lane, uint32_t n_leave, PlanScratch& scratch) const;
   void Evict(uint32_t lane, const SlotMoves& moves);
   // kScore: gives every lane as many pages as it has of the highest scores of
