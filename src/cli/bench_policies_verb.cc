@@ -68,7 +68,9 @@ void BenchPoliciesVerb::AddTo(CLI::App& bench) {
       "on the newest tokens. Top-k hit: of the tokens that hold 90 % of it.\n"
       "Regret: 0 as good as the oracle that evicts what the whole rest of the\n"
       "text attends to least, 1 as bad as chance. oracle_step and\n"
-      "oracle_horizon may bring pages back. Intervals: over texts.\n\n"
+      "oracle_horizon may bring pages back. Intervals: over texts. Single\n"
+      "tokens leave, measured at one step in 8, or with --set unit=page whole\n"
+      "pages, measured at every step.\n\n"
       "Example:\n"
       "  lkv bench policies --trace novel.trace,code.trace --budget 12.5%");
 }

@@ -78,6 +78,19 @@ TEST_F(TraceVerbTest, TheTableNamesAllPoliciesByDefault) {
   }
 }
 
+TEST_F(TraceVerbTest, TheUnitSaysWhetherPagesOrTokensLeave) {
+  const std::string trace = Synthesize("a.trace");
+  const auto mass_hit = [&](const Words& more) {
+    Words words = {"bench",    "policies", "--trace",    trace,
+                   "--budget", "25%",      "--policies", "oracle_future"};
+    words.insert(words.end(), more.begin(), more.end());
+    return double{RunJson(words)["rows"][0]["mass_hit"]};
+  };
+  EXPECT_GT(mass_hit({"--set", "unit=repack"}),
+            mass_hit({"--set", "unit=page"}));
+  EXPECT_EQ(mass_hit({}), mass_hit({"--set", "unit=repack"})) << "the default";
+}
+
 TEST_F(TraceVerbTest, WindowRowsAreOfBothLawsAndOfThePartsBetweenMarks) {
   const std::string trace =
       Synthesize("a.trace", {"--needles", "0", "--topic", "512"});

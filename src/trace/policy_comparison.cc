@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "options/budget_text.h"
 #include "options/option_table.h"
+#include "trace/replay_oracles.h"
 
 namespace lkv {
 namespace {
@@ -95,7 +96,8 @@ Status ReplayLanes(const TraceReader& trace, size_t text, LaneRange lanes,
       sums[i].push_back(contestants[r % contestants.size()].replay(
           *lane_trace, trace.info().ModelLane(lane),
           {.capacity_pages = CapacityPages(rows[r].budget, trace.n_steps()),
-           .ends = comparison.ends}));
+           .ends = comparison.ends,
+           .unit = comparison.unit}));
     }
   });
   for (size_t i = 0; i < sums.size(); ++i) {
@@ -159,7 +161,7 @@ Result<Contestant> FindContestant(std::string_view name,
   if (name == kOracleFuture) {
     return Contestant{std::string(name), [](const LaneTrace& trace, uint32_t,
                                             const ReplayOptions& replay) {
-                        return ReplayLane(trace, replay, FutureOracle(trace));
+                        return ReplayFuture(trace, replay);
                       }};
   }
   CacheOptions options = cache;
@@ -265,7 +267,8 @@ Result<std::vector<ComparisonRow>> ComparePolicies(
       CompareContestants(readers,
                          {.contestants = *std::move(contestants),
                           .budgets = options.budgets,
-                          .ends = ProtectedEndsOf(options.cache)},
+                          .ends = ProtectedEndsOf(options.cache),
+                          .unit = options.cache.unit},
                          team, progress, cancelled);
   if (!rows.ok()) return rows.status();
   std::vector<ComparisonRow> asked;

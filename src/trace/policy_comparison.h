@@ -55,7 +55,7 @@ struct ComparisonRow {
 struct ComparisonOptions {
   std::vector<std::string> policies;
   std::vector<double> budgets;
-  CacheOptions cache;  // the policies' options; ends that all protect
+  CacheOptions cache;  // the policies' options; what all protect; unit
   // Of the traces' model, or nullptr.
   const HistoryNetwork* predictor = nullptr;
 };
@@ -70,6 +70,7 @@ struct Comparison {
   std::vector<Contestant> contestants;
   std::vector<double> budgets;
   ProtectedEnds ends;  // that all protect
+  EvictionUnit unit = EvictionUnit::kPage;
 };
 
 // Rows by budget, then contestant. Lanes of a trace are replayed side by side.

@@ -2,13 +2,16 @@
 //
 // Open loop: every policy sees the same text and the same attention, whatever
 // it evicted; but of each step it may observe only what is resident, with the
-// weights of that renormalised to 1. One page of room is made by evicting the
-// page that the policy values least, when a new one is opened: the same
-// protection, capacity and arrival for all.
+// weights of that renormalised to 1. One page of room is made when a new one is
+// opened: by evicting the page that the policy values least, or by repacking,
+// so that single tokens leave, as the cache does it. The same protection,
+// capacity and arrival for all.
 //
 // What is measured, over the steps whose text no longer fits (definitions as
 // in lookaheadkv/hit_rates.h):
-//   mass   pages, every step: resident contestable mass / contestable mass
+//   mass   pages, every step; where tokens leave, tokens at the steps with
+//   token
+//          rows: resident contestable mass / contestable mass
 //   raw    likewise of all mass, sinks and newest tokens included
 //   topk   tokens, steps with token rows: members of the smallest set covering
 //          90 % of the contestable mass, at most as many as may stay, that are
@@ -32,7 +35,13 @@ namespace lkv {
 struct ReplayOptions {
   uint32_t capacity_pages = 0;  // of the lane, protected ones included
   ProtectedEnds ends = {};
+  EvictionUnit unit = EvictionUnit::kPage;
 };
+
+// Tokens that leave together.
+inline constexpr uint32_t UnitTokens(EvictionUnit unit) {
+  return unit == EvictionUnit::kPage ? kPageTokens : 1;
+}
 
 // Sums over the measured steps of lanes and texts; what is divided stays apart,
 // so that sums can be added.
@@ -63,17 +72,5 @@ ReplaySums ReplayLane(const LaneTrace& trace, const ReplayOptions& options,
 
 // Pages that protection alone can hold, and one to be opened.
 uint32_t MinReplayPages(const ProtectedEnds& ends);
-
-// What a cache reaches that may bring back any page before each choice, at no
-// cost, and makes one every `horizon` steps knowing the attention of the steps
-// until the next: the most mass of those. Horizon 1 bounds the mass hit of
-// every policy and cache of the same capacity.
-ReplaySums ReplayWithReturn(const LaneTrace& trace,
-                            const ReplayOptions& options, uint32_t horizon);
-
-// The policy that evicts the page whose future attention (group mean, all
-// steps to come) is least: an oracle, though greedy. `trace` must outlive the
-// policies made.
-LanePolicyFactory FutureOracle(const LaneTrace& trace);
 
 }  // namespace lkv

@@ -13,6 +13,7 @@
 #include "kernels/kernel_table.h"
 #include "testing/memory_file_system.h"
 #include "trace/policy_comparison.h"
+#include "trace/replay_oracles.h"
 #include "trace/synthetic_trace.h"
 #include "trace/trace_reader.h"
 
@@ -21,6 +22,8 @@ namespace {
 
 constexpr ReplayOptions kQuarter = {
     .capacity_pages = 16, .ends = {.sink_tokens = 4, .recent_tokens = 64}};
+constexpr ReplayOptions kQuarterByTokens = {
+    .capacity_pages = 16, .ends = kQuarter.ends, .unit = EvictionUnit::kRepack};
 
 TraceReader Synthetic(const SyntheticTraceOptions& options) {
   MemoryFileSystem files;
@@ -102,9 +105,10 @@ class Spy : public EvictionPolicy {
   std::vector<uint32_t> first_pos_;
 };
 
-Spy::Notes SpyOn(const LaneTrace& trace, const LanePolicyFactory& make) {
+Spy::Notes SpyOn(const LaneTrace& trace, const LanePolicyFactory& make,
+                 const ReplayOptions& options = kQuarter) {
   Spy::Notes notes;
-  ReplayLane(trace, kQuarter, [&](const PolicyCapacity& capacity) {
+  ReplayLane(trace, options, [&](const PolicyCapacity& capacity) {
     return std::make_unique<Spy>(make(capacity), notes);
   });
   return notes;
@@ -155,18 +159,30 @@ TEST(ReplayTest, HasNothingToMeasureWhereTheTextFits) {
 
 TEST(ReplayTest, NoPolicyBeatsTheOracles) {
   const LaneTrace trace = SyntheticLane();
-  const double with_return = Replay("oracle_step", trace, kQuarter).mass_hit();
-  const double future = Replay("oracle_future", trace, kQuarter).mass_hit();
-  EXPECT_GT(with_return, future);
-  for (const std::string& name : ContestantNames()) {
-    const ReplaySums sums = Replay(name, trace, kQuarter);
-    EXPECT_LE(sums.mass_hit(), with_return) << name;
-    if (!name.starts_with("oracle")) {
-      EXPECT_LT(sums.mass_hit(), future) << name;
+  for (const ReplayOptions& options : {kQuarter, kQuarterByTokens}) {
+    const double with_return = Replay("oracle_step", trace, options).mass_hit();
+    const double future = Replay("oracle_future", trace, options).mass_hit();
+    EXPECT_GT(with_return, future);
+    for (const std::string& name : ContestantNames()) {
+      const ReplaySums sums = Replay(name, trace, options);
+      EXPECT_LE(sums.mass_hit(), with_return) << name;
+      if (!name.starts_with("oracle")) {
+        EXPECT_LT(sums.mass_hit(), future) << name;
+      }
+      EXPECT_GT(sums.topk_hit(), 0) << name;
+      EXPECT_LE(sums.topk_hit(), 1) << name;
+      EXPECT_LE(sums.byte_hit(), 1) << name;
     }
-    EXPECT_GT(sums.topk_hit(), 0) << name;
-    EXPECT_LE(sums.topk_hit(), 1) << name;
-    EXPECT_LE(sums.byte_hit(), 1) << name;
+  }
+}
+
+// Who knows the future keeps more where it may choose among single tokens.
+TEST(ReplayTest, TokensHoldMoreThanPages) {
+  const LaneTrace trace = SyntheticLane();
+  for (const char* oracle : {"oracle_future", "oracle_step"}) {
+    EXPECT_GT(Replay(oracle, trace, kQuarterByTokens).mass_hit(),
+              Replay(oracle, trace, kQuarter).mass_hit() + 0.02)
+        << oracle;
   }
 }
 
@@ -220,11 +236,13 @@ TEST(ReplayTest, ShowsAPolicyOnlyWhatIsResident) {
   const LaneTrace trace = SyntheticLane();
   for (PolicyName name : {PolicyName::kStreaming, PolicyName::kLookahead,
                           PolicyName::kSnapKv, PolicyName::kRandom}) {
-    const Spy::Notes notes = SpyOn(trace, PolicyNamed(name));
-    EXPECT_EQ(notes.n_slots_max, kQuarter.capacity_pages * kPageTokens);
-    EXPECT_NEAR(notes.mass_min, 1, 1e-4);
-    EXPECT_NEAR(notes.mass_max, 1, 1e-4);
-    EXPECT_EQ(notes.victims.size(), 64u - 16u);
+    for (const ReplayOptions& options : {kQuarter, kQuarterByTokens}) {
+      const Spy::Notes notes = SpyOn(trace, PolicyNamed(name), options);
+      EXPECT_EQ(notes.n_slots_max, kQuarter.capacity_pages * kPageTokens);
+      EXPECT_NEAR(notes.mass_min, 1, 1e-4);
+      EXPECT_NEAR(notes.mass_max, 1, 1e-4);
+      EXPECT_EQ(notes.victims.size(), 64u - 16u) << "pages";
+    }
   }
 }
 
@@ -280,6 +298,186 @@ TEST(ReplayTest, OnlyTheOracleKeepsNeedles) {
   };
   EXPECT_EQ(n_lost(FutureOracle(trace)), 0u);
   EXPECT_EQ(n_lost(PolicyNamed(PolicyName::kStreaming)), needles.size());
+}
+
+// A small text of which two thirds may stay, in single tokens.
+constexpr ReplayOptions kSmallByTokens = {
+    .capacity_pages = 8,
+    .ends = {.sink_tokens = 4, .recent_tokens = 16},
+    .unit = EvictionUnit::kRepack};
+constexpr uint32_t kSmallTokens = 12 * kPageTokens;
+
+LaneTrace SmallLane() {
+  auto lane = Synthetic({.n_steps = kSmallTokens,
+                         .n_layers = 1,
+                         .topic_tokens = 50,
+                         .n_needles = 2})
+                  .ReadLane(0);
+  EXPECT_TRUE(lane.ok());
+  return *std::move(lane);
+}
+
+// Measures by definition which of the tokens' attention is resident:
+// is_resident(step) gives [kSmallTokens] as of that step's query. Steps in
+// order.
+ReplaySums MeasureTokens(
+    const LaneTrace& trace,
+    const std::function<std::vector<bool>(uint32_t)>& is_resident) {
+  ReplaySums sums;
+  for (uint32_t step = 0; step < kSmallTokens; ++step) {
+    const std::vector<bool> resident = is_resident(step);
+    if (step < 8 * kPageTokens || !HasTokenRows(step)) continue;
+    for (uint32_t pos = 0; pos <= step; ++pos) {
+      const double mass = trace.tokens(step).mean[pos];
+      sums.all += mass;
+      sums.all_hit += resident[pos] ? mass : 0;
+      // Neither in the sinks' page nor in one with any of the newest 16.
+      const uint32_t page_end = (pos / kPageTokens + 1) * kPageTokens;
+      if (pos < kPageTokens || page_end + 16 > step + 1) continue;
+      sums.contestable += mass;
+      sums.contestable_hit += resident[pos] ? mass : 0;
+    }
+  }
+  return sums;
+}
+
+void ExpectSame(const ReplaySums& sums, const ReplaySums& by_hand) {
+  EXPECT_GT(by_hand.contestable, by_hand.contestable_hit);
+  EXPECT_NEAR(sums.contestable, by_hand.contestable, 1e-6);
+  EXPECT_NEAR(sums.contestable_hit, by_hand.contestable_hit, 1e-6);
+  EXPECT_NEAR(sums.all_hit, by_hand.all_hit, 1e-6);
+}
+
+uint32_t WorthOf(uint32_t pos) { return (pos * 2654435761u) >> 16; }
+
+// Values every token by a number of its own, come what may.
+class FixedWorth final : public EvictionPolicy {
+ public:
+  std::string_view name() const override { return "fixed"; }
+  std::unique_ptr<EvictionPolicy> Clone() const override { return nullptr; }
+  size_t bytes_per_page() const override { return 0; }
+  void AddPage(uint32_t, uint32_t first_pos) override { next_ = first_pos; }
+  void AddSlots(uint32_t, uint32_t n, const float*, const float*) override {
+    for (; n > 0; --n) positions_.push_back(next_++);
+  }
+  void Observe(const LaneObservation&) override {}
+  void ScoreSlots(uint32_t, uint32_t, const SlotScores& out) const override {
+    for (size_t i = 0; i < positions_.size(); ++i) {
+      out.score[i] = out.attention[i] =
+          static_cast<float>(WorthOf(positions_[i]));
+    }
+  }
+  void MoveSlots(uint32_t, const SlotMoves& moves) override {
+    for (size_t i = 0; i < moves.slots.size(); ++i) {
+      positions_[moves.target(i)] = positions_[moves.slots[i]];
+    }
+  }
+  void RemovePage(uint32_t, uint32_t index) override {
+    const auto first = positions_.begin() + index * kPageTokens;
+    positions_.erase(first, first + kPageTokens);
+  }
+
+ private:
+  std::vector<uint32_t> positions_;
+  uint32_t next_ = 0;
+};
+
+// By hand: pages as lists of positions; the better half of the two pages of
+// least sum share the first.
+TEST(ReplayTest, ByTokensTheLowestHalfOfTwoPagesLeaves) {
+  const LaneTrace trace = SmallLane();
+  std::vector<std::vector<uint32_t>> pages;
+  const auto worth_of_page = [](const std::vector<uint32_t>& page) {
+    uint64_t sum = 0;
+    for (uint32_t pos : page) sum += WorthOf(pos);
+    return sum;
+  };
+  const auto make_room = [&](uint32_t step) {
+    std::vector<size_t> order;
+    for (size_t p = 1; p < pages.size(); ++p) {
+      if (pages[p].back() + 16 < step) order.push_back(p);
+    }
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return worth_of_page(pages[a]) < worth_of_page(pages[b]);
+    });
+    const size_t to = std::min(order[0], order[1]);
+    const size_t from = std::max(order[0], order[1]);
+    std::vector<uint32_t> both = pages[to];
+    both.insert(both.end(), pages[from].begin(), pages[from].end());
+    std::vector<uint32_t> by_worth = both;
+    std::sort(by_worth.begin(), by_worth.end(),
+              [](uint32_t a, uint32_t b) { return WorthOf(a) < WorthOf(b); });
+    const uint32_t least = WorthOf(by_worth[kPageTokens]);
+    std::erase_if(both, [&](uint32_t pos) { return WorthOf(pos) < least; });
+    pages[to] = both;
+    pages.erase(pages.begin() + static_cast<std::ptrdiff_t>(from));
+  };
+  const ReplaySums by_hand = MeasureTokens(trace, [&](uint32_t step) {
+    if (step % kPageTokens == 0) {
+      if (pages.size() == 8) make_room(step);
+      pages.emplace_back();
+    }
+    pages.back().push_back(step);
+    std::vector<bool> resident(kSmallTokens);
+    for (const auto& page : pages) {
+      for (uint32_t pos : page) resident[pos] = true;
+    }
+    return resident;
+  });
+  ExpectSame(ReplayLane(trace, kSmallByTokens,
+                        [](const PolicyCapacity&) {
+                          return std::make_unique<FixedWorth>();
+                        }),
+             by_hand);
+}
+
+TEST(ReplayTest, ByTokensTheFutureOracleDropsWhatGetsLeastFromNowOn) {
+  const LaneTrace trace = SmallLane();
+  std::vector<bool> resident(kSmallTokens);
+  const auto future_of = [&](uint32_t pos, uint32_t now) {
+    double sum = 0;
+    for (uint32_t step = now; step < kSmallTokens; ++step) {
+      if (HasTokenRows(step)) sum += trace.tokens(step).mean[pos];
+    }
+    return sum;
+  };
+  const ReplaySums by_hand = MeasureTokens(trace, [&](uint32_t step) {
+    if (step % kPageTokens == 0 && step >= 8 * kPageTokens) {
+      for (uint32_t n = 0; n < kPageTokens; ++n) {
+        uint32_t worst = 0;
+        for (uint32_t pos = kPageTokens; pos < step - 16; ++pos) {
+          if (!resident[pos]) continue;
+          if (worst == 0 || future_of(pos, step) < future_of(worst, step)) {
+            worst = pos;
+          }
+        }
+        resident[worst] = false;
+      }
+    }
+    resident[step] = true;
+    return resident;
+  });
+  ExpectSame(ReplayFuture(trace, kSmallByTokens), by_hand);
+}
+
+TEST(ReplayTest, ByTokensOracleStepIsTheBestChoiceThereIs) {
+  const LaneTrace trace = SmallLane();
+  const ReplaySums by_hand = MeasureTokens(trace, [&](uint32_t step) {
+    std::vector<bool> resident(kSmallTokens, true);
+    if (!HasTokenRows(step)) return resident;
+    const LaneRange pages = ContestablePages(kSmallByTokens.ends, step + 1);
+    std::vector<uint32_t> best(pages.count() * kPageTokens);
+    std::iota(best.begin(), best.end(), pages.begin * kPageTokens);
+    const float* mass = trace.tokens(step).mean;
+    std::stable_sort(best.begin(), best.end(),
+                     [&](uint32_t a, uint32_t b) { return mass[a] > mass[b]; });
+    const uint32_t n_others = PagesOf(step + 1) - pages.count();
+    for (size_t i = (8 - n_others) * kPageTokens; i < best.size(); ++i) {
+      resident[best[i]] = false;
+    }
+    return resident;
+  });
+  ExpectSame(ReplayWithReturn(trace, kSmallByTokens, 1), by_hand);
 }
 
 class ComparisonTest : public testing::Test {
@@ -340,7 +538,10 @@ TEST_F(ComparisonTest, AddsUpAllLanesOfAllTexts) {
       ASSERT_TRUE(lane_trace.ok());
       by_hand +=
           FindContestant("lookahead", {}, nullptr, *SelectKernels(nullptr))
-              ->replay(*lane_trace, lane, {.capacity_pages = 16, .ends = {}});
+              ->replay(*lane_trace, lane,
+                       {.capacity_pages = 16,
+                        .ends = {},
+                        .unit = options_.cache.unit});
     }
   }
   EXPECT_DOUBLE_EQ((*rows)[0].total.mass_hit(), by_hand.mass_hit());

@@ -45,7 +45,8 @@ Result<HoldoutReplay> ReplayHoldout(
                        Find("oracle_future", nullptr, kernels),
                        Find("random", nullptr, kernels)},
        .budgets = {kHoldoutBudget},
-       .ends = ends},
+       .ends = ends,
+       .unit = CacheOptions().unit},
       team, progress, cancelled);
   if (!rows.ok()) return rows.status();
   replay.hits = {.mass_hit = (*rows)[0].total.mass_hit(),
