@@ -80,9 +80,9 @@ Result<std::vector<Contestant>> FindContestants(
 
 // Adds some lanes of text number `text` to its sums in all rows.
 Status ReplayLanes(const TraceReader& trace, size_t text, LaneRange lanes,
-                   const Comparison& comparison, ThreadTeam& team,
+                   const Contest& contest, ThreadTeam& team,
                    std::vector<ComparisonRow>& rows) {
-  const std::vector<Contestant>& contestants = comparison.contestants;
+  const std::vector<Contestant>& contestants = contest.contestants;
   std::vector<Status> status(lanes.count());
   std::vector<std::vector<ReplaySums>> sums(lanes.count());
   team.ForEach(lanes.count(), [&](size_t i) {
@@ -96,8 +96,8 @@ Status ReplayLanes(const TraceReader& trace, size_t text, LaneRange lanes,
       sums[i].push_back(contestants[r % contestants.size()].replay(
           *lane_trace, trace.info().ModelLane(lane),
           {.capacity_pages = CapacityPages(rows[r].budget, trace.n_steps()),
-           .ends = comparison.ends,
-           .unit = comparison.unit}));
+           .ends = contest.ends,
+           .unit = contest.unit}));
     }
   });
   for (size_t i = 0; i < sums.size(); ++i) {
@@ -200,24 +200,23 @@ Status CheckReplayBudget(double budget, const TraceReader& trace,
 }
 
 Result<std::vector<ComparisonRow>> CompareContestants(
-    std::span<const TraceReader* const> traces, const Comparison& comparison,
+    std::span<const TraceReader* const> traces, const Contest& contest,
     ThreadTeam& team, const std::function<void(uint64_t, uint64_t)>& progress,
     const std::function<bool()>& cancelled) {
   uint64_t n_lanes = 0;
   for (const TraceReader* trace : traces) {
     n_lanes += trace->info().n_lanes();
-    for (double budget : comparison.budgets) {
-      if (Status s = CheckReplayBudget(budget, *trace, comparison.ends);
-          !s.ok()) {
+    for (double budget : contest.budgets) {
+      if (Status s = CheckReplayBudget(budget, *trace, contest.ends); !s.ok()) {
         return s;
       }
     }
   }
-  const size_t n_contestants = comparison.contestants.size();
-  std::vector<ComparisonRow> rows(comparison.budgets.size() * n_contestants);
+  const size_t n_contestants = contest.contestants.size();
+  std::vector<ComparisonRow> rows(contest.budgets.size() * n_contestants);
   for (size_t i = 0; i < rows.size(); ++i) {
-    rows[i].policy = comparison.contestants[i % n_contestants].name;
-    rows[i].budget = comparison.budgets[i / n_contestants];
+    rows[i].policy = contest.contestants[i % n_contestants].name;
+    rows[i].budget = contest.budgets[i / n_contestants];
     rows[i].texts.resize(traces.size());
   }
   uint64_t n_done = 0;
@@ -230,7 +229,7 @@ Result<std::vector<ComparisonRow>> CompareContestants(
       }
       const uint32_t n = std::min(team.n_threads(), n_text_lanes - first);
       if (Status s = ReplayLanes(*traces[text], text, {first, first + n},
-                                 comparison, team, rows);
+                                 contest, team, rows);
           !s.ok()) {
         return s;
       }

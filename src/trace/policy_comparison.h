@@ -65,7 +65,7 @@ struct ComparisonOptions {
 Status CheckReplayBudget(double budget, const TraceReader& trace,
                          const ProtectedEnds& ends);
 
-struct Comparison {
+struct Contest {
   // random and oracle_future are among them: regret is measured by both.
   std::vector<Contestant> contestants;
   std::vector<double> budgets;
@@ -77,7 +77,7 @@ struct Comparison {
 // Requires traces of one model. Fails as CheckReplayBudget and as reading a
 // trace does. `progress` (may be empty) is told lanes done and all.
 Result<std::vector<ComparisonRow>> CompareContestants(
-    std::span<const TraceReader* const> traces, const Comparison& comparison,
+    std::span<const TraceReader* const> traces, const Contest& contest,
     ThreadTeam& team, const std::function<void(uint64_t, uint64_t)>& progress,
     const std::function<bool()>& cancelled);
 
