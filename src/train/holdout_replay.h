@@ -35,7 +35,7 @@ struct HoldoutReplay {
 
 // Replays those traces of which a quarter leaves something to choose; without
 // any there are no hits, and a reason. Fails as reading a trace does, and with
-// kCancelled. `progress` (may be empty) is told lanes done and all. 7 s for
+// kCancelled. `progress` (may be empty) is told lanes done and all. 3 s for
 // three traces of 3,072 tokens and 90 lanes on two cores.
 Result<HoldoutReplay> ReplayHoldout(
     std::span<const TraceReader* const> traces, const HistoryNetwork& network,
