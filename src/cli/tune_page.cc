@@ -213,11 +213,13 @@ std::string Mark(const TunePoint& point, const Quantity& quantity,
                  const Plane& plane) {
   const double x = plane.X(point.means.resident_bytes);
   const double y = plane.Y(quantity.value(point));
+  // Beside each other, where two settings hold the same.
+  const double bar_x = point.is_default ? x - 1.5 : x + 1.5;
   std::string out = "<g class=\"" +
                     std::string(point.is_default ? "plain" : "other") +
                     "\"><title>" + Escaped(DescribePoint(point)) + "</title>\n";
   if (const auto& ci95 = quantity.ci95(point)) {
-    out += Line("bar", x, plane.Y(ci95->low), x, plane.Y(ci95->high));
+    out += Line("bar", bar_x, plane.Y(ci95->low), bar_x, plane.Y(ci95->high));
   }
   if (point.is_default) {
     out += Element("circle", Attribute("cx", x) + Attribute("cy", y) +
@@ -339,7 +341,8 @@ std::string TunePage(const TuneReport& report) {
       .ci95 = [](const TunePoint& point) -> const std::optional<Interval>& {
         return point.agreement_ci95;
       },
-      .format = FormatPercent};
+      .format =
+          [](double share) { return FormatSignificant(share * 100) + " %"; }};
   const Quantity kl = {
       .id = "kl",
       .title =

@@ -97,12 +97,12 @@ std::string TrialsTable(const TuneReport& report) {
                    {"KL ratio", Align::kRight},
                    {"memory", Align::kRight}});
   for (const TuningTrial& trial : report.result.trials) {
-    if (IsDefault(trial.candidate)) continue;
-    const std::string settings =
-        DescribeChoices(report.setup.space, trial.candidate.choices);
-    const std::vector<uint32_t> windows = trial.Windows();
-    table.AddRow({settings, ShareText(trial.candidate.share),
-                  FormatCount(windows.size()), FormatFixed(trial.kl_ratio, 2),
+    if (IsDefault(trial.candidate) || !trial.kl_ratio) continue;
+    const std::vector<uint32_t> windows =
+        trial.WindowsOf(report.result.n_choosing);
+    table.AddRow({DescribeChoices(report.setup.space, trial.candidate.choices),
+                  ShareText(trial.candidate.share), FormatCount(windows.size()),
+                  FormatFixed(*trial.kl_ratio, 2),
                   MiB(MeansOf(trial, windows).resident_bytes)});
   }
   return table.Print(TextTable::kNoWrap);
@@ -281,13 +281,14 @@ Json TuneAsJson(const TuneReport& report) {
   }
   Json trials = Json::array();
   for (const TuningTrial& trial : result.trials) {
-    const std::vector<uint32_t> windows = trial.Windows();
+    if (!trial.kl_ratio) continue;
+    const std::vector<uint32_t> windows = trial.WindowsOf(result.n_choosing);
     const TuningMeans means = MeansOf(trial, windows);
     trials.push_back({{"settings", DescribeChoices(report.setup.space,
                                                    trial.candidate.choices)},
                       {"budget", trial.candidate.share},
                       {"n", windows.size()},
-                      {"kl_ratio", trial.kl_ratio},
+                      {"kl_ratio", *trial.kl_ratio},
                       {"kl_mean", means.kl},
                       {"top1_agreement", means.agreement},
                       {"resident_bytes", means.resident_bytes}});

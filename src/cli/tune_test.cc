@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,8 @@ TuneReport SomeReport() {
   TuningResult& result = report.result;
   const auto add = [&](const std::vector<uint32_t>& choices, double share,
                        double kl, double agreement) {
-    TuningTrial trial{.candidate = {choices, share}, .figures = {}};
+    TuningTrial trial{
+        .candidate = {choices, share}, .figures = {}, .kl_ratio = share};
     for (uint32_t w = 0; w < 6; ++w) {
       trial.figures.push_back(
           {{.kl_mean = kl * (1 + 0.1 * w),
@@ -65,6 +67,7 @@ TuneReport SomeReport() {
                  .kl_ratio = 0.5,
                  .kl_ratio_ci95 = Interval{0.4, 0.6},
                  .is_won = true};
+  result.n_choosing = 2;
   result.n_tried = 3;
   result.n_runs = 18;
   return report;
@@ -169,6 +172,16 @@ TEST(TunePageTest, NoFigureLeavesTheDrawing) {
   }
 }
 
+TEST(TuneVerbTest, ItsHelpShowsAnExampleAndFitsATerminal) {
+  const ChildResult result = RunLkv({"tune", "-h"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_NE(result.out.find("Example:\n  lkv tune "), std::string::npos);
+  std::istringstream lines(result.out);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80u) << line;
+  }
+}
+
 TEST(TuneVerbTest, BadInputIsNamedBeforeTheModelIsLoaded) {
   const TempFolder folder;
   const std::string text = folder.File("text");
@@ -203,6 +216,9 @@ TEST(TuneVerbTest, BadInputIsNamedBeforeTheModelIsLoaded) {
       {{"-f", text, "--yaml", folder.File("no/such/best.yaml")},
        3,
        "cannot be created"},
+      {{"-f", text, "-o", "same", "--yaml", "same"},
+       2,
+       "is the file of --html"},
       {{"-f", text, "-m", folder.File("model")}, 3, "model: "},
   };
   for (const auto& test : cases) {

@@ -199,6 +199,10 @@ Result<TuneReport> TuneVerb::ReadOptions() const {
 }
 
 Status TuneVerb::CheckOutputs() const {
+  if (!html_.empty() && html_ == yaml_) {
+    return InvalidArgument("--yaml: " + Quoted(yaml_) +
+                           " is the file of --html; name another");
+  }
   for (const std::string& path : {html_, yaml_}) {
     if (path.empty()) continue;
     if (const auto probe = LocalFileSystem().Create(path); !probe.ok()) {

@@ -14,7 +14,7 @@ namespace {
 using Choices = std::vector<uint32_t>;
 
 // Windows on which choices are made; the others judge.
-constexpr uint32_t kMaxSelecting = 3;
+constexpr uint32_t kMaxChoosing = 3;
 // Parts of the time after which choosing and judging end. An agreement needs
 // time behind them, for the challenger's other budgets and the share between.
 constexpr double kChoosingPart = 0.4;
@@ -66,7 +66,7 @@ class Search {
         measure_(measure),
         seconds_(seconds),
         default_(problem.n_choices.size(), 0),
-        n_selecting_(std::clamp(problem.n_windows / 3, 1u, kMaxSelecting)) {}
+        n_choosing_(std::clamp(problem.n_windows / 3, 1u, kMaxChoosing)) {}
 
   Result<TuningResult> Run();
 
@@ -117,7 +117,7 @@ class Search {
   const MeasureOnWindow& measure_;
   const std::function<double()>& seconds_;
   const Choices default_;
-  const uint32_t n_selecting_;  // the first windows choose
+  const uint32_t n_choosing_;  // the first windows choose
   TuningResult result_;
   bool stopped_ = false;  // by time or by somebody
   Status failure_;
@@ -186,8 +186,8 @@ TuningTrial& Search::TrialOf(const TuningCandidate& candidate) {
   }
   result_.trials.push_back(
       {.candidate = candidate,
-       .figures =
-           std::vector<std::optional<TuningFigures>>(problem_.n_windows)});
+       .figures = std::vector<std::optional<TuningFigures>>(problem_.n_windows),
+       .kl_ratio = std::nullopt});
   return result_.trials.back();
 }
 
@@ -307,7 +307,7 @@ std::optional<TuningCandidate> Search::FindChallenger(double share) {
     result_.end = TuningResult::End::kTimeLimit;
   }
   uint32_t n_seen = 0;  // windows that all of `alive` have
-  while (n_seen < n_selecting_ && !alive.empty()) {
+  while (n_seen < n_choosing_ && !alive.empty()) {
     std::vector<TuningCandidate> batch = AtAllShares(default_);
     batch.insert(batch.end(), alive.begin(), alive.end());
     if (!Measure(n_seen, batch, until_s)) break;
@@ -317,7 +317,7 @@ std::optional<TuningCandidate> Search::FindChallenger(double share) {
         alive.begin(), alive.end(), [&](const auto& a, const auto& b) {
           return MeanLogRatio(a, windows) < MeanLogRatio(b, windows);
         });
-    if (n_seen < n_selecting_) alive.resize((alive.size() + 1) / 2);
+    if (n_seen < n_choosing_) alive.resize((alive.size() + 1) / 2);
   }
   if (n_seen == 0 || alive.empty()) return std::nullopt;
   const std::vector<uint32_t> windows = Range(0, n_seen);
@@ -352,12 +352,12 @@ TuningCandidate Search::Combine(const std::vector<TuningCandidate>& alive,
 void Search::MeasureFrontier(const std::optional<TuningCandidate>& challenger) {
   std::vector<TuningCandidate> batch = AtAllShares(default_);
   if (challenger) batch.push_back(*challenger);
-  for (uint32_t w = n_selecting_; w < problem_.n_windows; ++w) {
+  for (uint32_t w = n_choosing_; w < problem_.n_windows; ++w) {
     if (!Measure(w, batch, kJudgingPart * problem_.limit_s)) break;
     result_.windows.push_back(w);
   }
   if (!result_.windows.empty()) return;
-  for (uint32_t w = 0; w < n_selecting_; ++w) {
+  for (uint32_t w = 0; w < n_choosing_; ++w) {
     const auto has = [&](const auto& c) { return IsComplete(c, {&w, 1}); };
     const auto points = AtAllShares(default_);
     if (std::all_of(points.begin(), points.end(), has)) {
@@ -426,9 +426,12 @@ void Search::Conclude(const Choices& choices) {
   const Answer answer = AnswerOf(choices);
   result_.best = static_cast<size_t>(answer.trial - result_.trials.data());
   result_.is_reached = answer.is_reached;
+  result_.n_choosing = n_choosing_;
   result_.n_tried = static_cast<uint32_t>(result_.trials.size());
   for (TuningTrial& trial : result_.trials) {
-    trial.kl_ratio = std::exp(MeanLogRatio(trial.candidate, trial.Windows()));
+    const std::vector<uint32_t> windows = trial.WindowsOf(n_choosing_);
+    if (windows.empty()) continue;
+    trial.kl_ratio = std::exp(MeanLogRatio(trial.candidate, windows));
   }
   const auto bytes_of = [&](size_t i) {
     return MeansOf(result_.trials[i], result_.windows).resident_bytes;
@@ -474,9 +477,9 @@ Result<TuningResult> Search::Run() {
 
 }  // namespace
 
-std::vector<uint32_t> TuningTrial::Windows() const {
+std::vector<uint32_t> TuningTrial::WindowsOf(uint32_t n) const {
   std::vector<uint32_t> windows;
-  for (uint32_t w = 0; w < figures.size(); ++w) {
+  for (uint32_t w = 0; w < n; ++w) {
     if (figures[w].has_value()) windows.push_back(w);
   }
   return windows;

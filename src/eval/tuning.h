@@ -74,10 +74,11 @@ struct TuningTrial {
   TuningCandidate candidate;
   std::vector<std::optional<TuningFigures>> figures;
   // Its KL over the default's with the same memory: geometric mean over the
-  // windows that it has.
-  double kl_ratio = 1;
+  // windows that choose. None: it was measured on the others only.
+  std::optional<double> kl_ratio;
 
-  std::vector<uint32_t> Windows() const;  // that it has
+  // Those of the first n windows that it has.
+  std::vector<uint32_t> WindowsOf(uint32_t n) const;
 };
 
 // Means of a trial over some windows, all of which it has.
@@ -108,6 +109,7 @@ struct TuningResult {
   static constexpr uint32_t kMinJudged = 5;
 
   std::vector<TuningTrial> trials;  // all, in the order of their first run
+  uint32_t n_choosing = 0;          // the first windows: they chose
   // What the answer rests on: trials (places in `trials`) that were all
   // measured on all of `windows`, by memory.
   std::vector<size_t> frontier;

@@ -33,6 +33,8 @@ TuningSpace AllAxes() {
        {"prediction_steps 8", {{"prediction_steps", "8"}}},
        {"prediction_steps 12", {{"prediction_steps", "12"}}}},
       // A dynamic window reaches from a quarter of its base to one and a half.
+      // A threshold has something to do where the window may be smaller than
+      // the budget.
       {{"window = budget", {}},
        {"dynamic window, base 2/3 of the budget",
         {{"window_strategy", "dynamic"}},
@@ -42,14 +44,17 @@ TuningSpace AllAxes() {
         0.5},
        {"hybrid window, base 2/3 of the budget",
         {{"window_strategy", "hybrid"}},
+        2.0 / 3},
+       {"dynamic window, base 2/3 of the budget, score_threshold 25",
+        {{"window_strategy", "dynamic"},
+         {"eviction_policy", "score_threshold"},
+         {"score_threshold", "25"}},
+        2.0 / 3},
+       {"dynamic window, base 2/3 of the budget, score_threshold 50",
+        {{"window_strategy", "dynamic"},
+         {"eviction_policy", "score_threshold"},
+         {"score_threshold", "50"}},
         2.0 / 3}},
-      {{"eviction_policy size_aware", {}},
-       {"score_threshold 25",
-        {{"eviction_policy", "score_threshold"}, {"score_threshold", "25"}}},
-       {"score_threshold 50",
-        {{"eviction_policy", "score_threshold"}, {"score_threshold", "50"}}},
-       {"score_threshold 75",
-        {{"eviction_policy", "score_threshold"}, {"score_threshold", "75"}}}},
   };
 }
 
@@ -72,19 +77,18 @@ std::string YamlText(const std::string& text) {
 
 TuningSpace MakeTuningSpace(
     const std::function<bool(std::string_view)>& is_set) {
+  const auto changes_what_is_set = [&](const TuningChoice& choice) {
+    return std::any_of(
+               choice.values.begin(), choice.values.end(),
+               [&](const auto& value) { return is_set(value.first); }) ||
+           (choice.base_window_of_budget > 0 &&
+            std::any_of(std::begin(kWindowKeys), std::end(kWindowKeys),
+                        is_set));
+  };
   TuningSpace space;
   for (TuningAxis& axis : AllAxes()) {
-    bool is_free = true;
-    for (const TuningChoice& choice : axis) {
-      for (const auto& [key, text] : choice.values) {
-        is_free = is_free && !is_set(key);
-      }
-      if (choice.base_window_of_budget > 0) {
-        is_free = is_free && std::none_of(std::begin(kWindowKeys),
-                                          std::end(kWindowKeys), is_set);
-      }
-    }
-    if (is_free) space.push_back(std::move(axis));
+    std::erase_if(axis, changes_what_is_set);
+    if (axis.size() > 1) space.push_back(std::move(axis));
   }
   return space;
 }

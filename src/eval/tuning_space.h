@@ -24,7 +24,8 @@ struct TuningChoice {
 using TuningAxis = std::vector<TuningChoice>;
 using TuningSpace = std::vector<TuningAxis>;
 
-// The axes none of whose keys somebody has set; `is_set` says so of a key.
+// The axes without the choices that change a key which somebody has set;
+// `is_set` says so of a key.
 TuningSpace MakeTuningSpace(
     const std::function<bool(std::string_view)>& is_set);
 

@@ -76,17 +76,33 @@ TEST(TuningSpaceTest, NoTwoChoicesOfAnAxisAreTheSame) {
 }
 
 TEST(TuningSpaceTest, AKeyThatSomebodySetIsNotSearched) {
-  const size_t n_all = WholeSpace().size();
-  for (const char* set : {"unit", "prediction_steps", "min_window",
-                          "window_strategy", "score_threshold"}) {
-    const TuningSpace space =
-        MakeTuningSpace([&](std::string_view key) { return key == set; });
-    EXPECT_EQ(space.size(), n_all - 1) << set;
+  for (const OptionKey& key : OptionTable()) {
+    const TuningSpace space = MakeTuningSpace(
+        [&](std::string_view name) { return name == key.name; });
+    for (const auto& choices : SingleChoices(space)) {
+      const CacheOptions options =
+          OptionsOf(space, {}, {choices, 1}, kWindowTokens);
+      if (key.name == "budget") continue;  // what is searched along
+      EXPECT_EQ(FormatOption(key, options), FormatOption(key, CacheOptions()))
+          << key.name;
+      if (key.name == "min_window" || key.name == "max_window") {
+        EXPECT_FALSE(options.base_window_tokens.has_value());
+      }
+    }
   }
-  EXPECT_EQ(MakeTuningSpace([](std::string_view key) {
-              return key == "recent_tokens";
-            }).size(),
-            n_all);
+}
+
+TEST(TuningSpaceTest, OtherChoicesOfAnAxisStay) {
+  const auto size_with = [](std::string_view set) {
+    return SingleChoices(MakeTuningSpace(
+                             [&](std::string_view key) { return key == set; }))
+        .size();
+  };
+  const size_t n_all = SingleChoices(WholeSpace()).size();
+  EXPECT_EQ(size_with("recent_tokens"), n_all);
+  EXPECT_EQ(size_with("unit"), n_all - 1);
+  EXPECT_EQ(size_with("eviction_policy"), n_all - 2);
+  EXPECT_EQ(size_with("base_window"), n_all - 5);
 }
 
 TEST(TuningSpaceTest, ABaseWindowIsAPartOfTheBudgetInWholePages) {

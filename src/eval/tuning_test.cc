@@ -156,12 +156,13 @@ TEST(TuneTest, WindowsThatJudgeHadNoPartInTheChoice) {
   laboratory.world.kl_effects = {{{0, 2}, -1.0}};
   const auto result = laboratory.Tune(MemoryProblem());
   ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->n_choosing, 3u);
   EXPECT_EQ(result->windows,
             (std::vector<uint32_t>{3, 4, 5, 6, 7, 8, 9, 10, 11}));
   for (const TuningTrial& trial : result->trials) {
     if (trial.candidate.choices == std::vector<uint32_t>({0, 1, 0})) {
-      EXPECT_EQ(trial.Windows().front(), 0u);
-      EXPECT_LT(trial.Windows().back(), 3u);
+      EXPECT_EQ(trial.WindowsOf(12), trial.WindowsOf(result->n_choosing));
+      EXPECT_TRUE(trial.kl_ratio.has_value());
     }
   }
 }
