@@ -31,6 +31,7 @@ body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem;
 h1 { font-size: 1.4rem; margin: 0 0 .5rem; }
 h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
 p { max-width: 44rem; margin: .4rem 0; }
+.result { font-weight: 600; }
 .quiet, figcaption { color: var(--quiet); font-size: .9rem; }
 .charts { display: flex; flex-wrap: wrap; gap: 1rem; }
 figure { margin: 1rem 0 0; flex: 1 1 25rem; }
@@ -290,18 +291,21 @@ std::string Chart(const TuneReport& report,
          "</figcaption>\n</figure>\n";
 }
 
-std::string RangeText(const std::optional<Interval>& interval,
+// "95.8 % (93.8 to 97.9)".
+std::string WithRange(const std::string& value,
+                      const std::optional<Interval>& interval,
                       std::string (*format)(double)) {
-  if (!interval) return "–";
-  return format(interval->low) + " to " + format(interval->high);
+  if (!interval) return value;
+  return value + " (" + format(interval->low) + " to " +
+         format(interval->high) + ")";
 }
 
 std::string Table(const std::vector<TunePoint>& points, size_t n_windows) {
   std::string out =
       "<div class=\"scroll\"><table>\n<thead><tr><th>settings</th>"
       "<th>budget</th><th>memory</th><th>of full</th><th>at most</th>"
-      "<th>top-1</th><th>95&nbsp;%</th><th>KL</th><th>95&nbsp;%</th>"
-      "<th>n</th></tr></thead>\n<tbody>\n";
+      "<th>top-1 (95 %)</th><th>KL (95 %)</th><th>n</th></tr></thead>\n"
+      "<tbody>\n";
   for (const TunePoint& point : points) {
     const TuningMeans& means = point.means;
     out += point.is_best        ? "<tr class=\"is-best\">"
@@ -314,10 +318,10 @@ std::string Table(const std::vector<TunePoint>& points, size_t n_windows) {
           Number(MiB(means.resident_bytes)) + " MiB",
           FormatPercent(means.resident_bytes / means.full_bytes),
           Number(MiB(static_cast<double>(means.resident_bytes_max))) + " MiB",
-          FormatPercent(means.agreement),
-          RangeText(point.agreement_ci95, FormatPercent),
-          FormatSignificant(means.kl),
-          RangeText(point.kl_ci95, FormatSignificant),
+          WithRange(FormatPercent(means.agreement), point.agreement_ci95,
+                    [](double share) { return FormatFixed(share * 100, 1); }),
+          WithRange(FormatSignificant(means.kl), point.kl_ci95,
+                    FormatSignificant),
           FormatCount(n_windows)}) {
       out += "<td>" + Escaped(cell) + "</td>";
     }
@@ -373,11 +377,12 @@ std::string TunePage(const TuneReport& report) {
   out += "<div class=\"charts\">\n" + Chart(report, points, agreement) +
          Chart(report, points, kl) + "</div>\n";
   out += Paragraph(
-      "quiet", std::string("Discs: the defaults") +
-                   (has_challenger ? ", diamonds: the challenger" : "") +
-                   ". Ring: the best. Dashes: the goal. Upright lines: 95 % "
-                   "intervals over " +
-                   FormatCount(n_windows, "window") + ".");
+      "quiet",
+      std::string("Discs: the defaults") +
+          (has_challenger ? ", diamonds: the challenger" : "") +
+          ". Ring: the best. Dashes: the goal. Upright lines: 95\u00a0% "
+          "intervals over " +
+          FormatCount(n_windows, "window") + ".");
   out += "<h2>The same in figures</h2>\n" + Table(points, n_windows);
   out += Paragraph("quiet", "Grey rows: another has less memory and less KL.");
   if (report.result.is_reached) {
