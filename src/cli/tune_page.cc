@@ -148,6 +148,10 @@ class Plane {
         values.push_back(Scaled(ci95->high));
       }
     }
+    if (goal.kind == TuningGoal::Kind::kMemory) {
+      memory_max_ = std::max(memory_max_,
+                             MiB(goal.value * points.front().means.full_bytes));
+    }
     if (!quantity.is_logarithmic) {
       values.push_back(1);
       if (goal.kind == TuningGoal::Kind::kAgreement) {
@@ -245,9 +249,9 @@ std::string Path(const std::vector<TunePoint>& points, bool of_default,
                Number(plane.Y(quantity.value(point))) + " ";
   }
   if (corners.empty()) return {};
-  return Element("polyline",
-                 "class=\"path " + std::string(of_default ? "plain" : "other") +
-                     "\" style=\"fill:none\" points=\"" + corners + "\"");
+  return Element("polyline", "class=\"path " +
+                                 std::string(of_default ? "plain" : "other") +
+                                 "\" points=\"" + corners + "\"");
 }
 
 std::string GoalLine(const TuneReport& report, const Quantity& quantity,
@@ -270,17 +274,16 @@ std::string Chart(const TuneReport& report,
   for (const TunePoint& point : points) {
     description += DescribePoint(point) + ". ";
   }
+  const std::string title_id = quantity.id + "-title";
+  const std::string text_id = quantity.id + "-text";
   std::string out = "<figure>\n<svg role=\"img\" viewBox=\"0 0 " +
                     FormatFixed(Plane::kWidth, 0) + " " +
                     FormatFixed(Plane::kHeight, 0) +
-                    "\" xmlns=\"http://www.w3.org/2000/svg\" "
-                    "aria-labelledby=\"" +
-                    quantity.id + "-title " + quantity.id +
-                    "-text\">\n<title "
-                    "id=\"" +
-                    quantity.id + "-title\">" + Escaped(quantity.title) +
-                    "</title>\n<desc id=\"" + quantity.id + "-text\">" +
-                    Escaped(description) + "</desc>\n";
+                    "\" xmlns=\"http://www.w3.org/2000/svg\" " +
+                    "aria-labelledby=\"" + title_id + " " + text_id + "\">\n";
+  out += "<title id=\"" + title_id + "\">" + Escaped(quantity.title) +
+         "</title>\n<desc id=\"" + text_id + "\">" + Escaped(description) +
+         "</desc>\n";
   out += plane.Grid();
   out += GoalLine(report, quantity, plane, points.front().means.full_bytes);
   for (bool of_default : {true, false}) {

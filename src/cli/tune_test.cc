@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/tune_page.h"
@@ -152,24 +153,36 @@ TEST(TunePageTest, EveryPointHasAMarkWithWordsInBothChartsAndARow) {
   }
 }
 
-// Marks lie inside the drawing, whatever the figures.
+// Marks and the goal lie inside the drawing of 480 by 320.
+void ExpectInside(const std::string& page) {
+  EXPECT_EQ(page.find("nan"), std::string::npos);
+  EXPECT_EQ(page.find("inf"), std::string::npos);
+  for (const auto& [attribute, end] :
+       {std::pair<std::string, double>{" cx=\"", 480},
+        {" cy=\"", 320},
+        {" x2=\"", 480},
+        {" y2=\"", 320}}) {
+    for (size_t at = page.find(attribute); at != page.npos;
+         at = page.find(attribute, at + 1)) {
+      const double value = std::stod(page.substr(at + attribute.size()));
+      EXPECT_GE(value, 0) << attribute;
+      EXPECT_LE(value, end) << attribute;
+    }
+  }
+}
+
 TEST(TunePageTest, NoFigureLeavesTheDrawing) {
   TuneReport report = SomeReport();
+  ExpectInside(TunePage(report));
+  report.problem.goal = {TuningGoal::Kind::kMemory, 0.9};
+  ExpectInside(TunePage(report));
   for (TuningTrial& trial : report.result.trials) {
     for (auto& figures : trial.figures) {
       figures->kl_mean = trial.candidate.share < 0.3 ? 0 : 30;
       figures->top1_agreement = trial.candidate.share < 0.3 ? 1 : 0;
     }
   }
-  const std::string page = TunePage(report);
-  EXPECT_EQ(page.find("nan"), std::string::npos);
-  EXPECT_EQ(page.find("inf"), std::string::npos);
-  for (size_t at = page.find("cy=\""); at != page.npos;
-       at = page.find("cy=\"", at + 1)) {
-    const double y = std::stod(page.substr(at + 4));
-    EXPECT_GE(y, 0);
-    EXPECT_LE(y, 320);
-  }
+  ExpectInside(TunePage(report));
 }
 
 TEST(TuneVerbTest, ItsHelpShowsAnExampleAndFitsATerminal) {

@@ -119,7 +119,8 @@ TEST(TuneVerbTest, WhatDoesNotFitAWindowIsNamed) {
 
 TEST(TuneVerbTest, CtrlCPrintsWhatWasFound) {
   ChildOptions options;
-  options.interrupt_at = "run 2 of 5";  // the full cache and four choices
+  // Behind the budgets, which are one step of the bar: full cache, 4 choices.
+  options.interrupt_at = "run 2 of 5";
   const ChildResult result = Tune({"-f", kText, "--target-memory", "60%",
                                    "--budget", "50%,75%,90%", "--json"},
                                   options);
