@@ -220,40 +220,35 @@ Status TuneVerb::WriteOutputs(const TuneReport& report) const {
   return WriteFile(yaml_, TuneAsConfig(report));
 }
 
-ExitCode TuneVerb::Run(Output& out, Interrupt& interrupt) const {
-  auto report = ReadOptions();
-  if (!report.ok()) return out.Fail(report.status());
-  // Not after minutes of work.
-  if (Status s = CheckOutputs(); !s.ok()) return out.Fail(s);
+Result<std::vector<std::string>> TuneVerb::ReadTexts() const {
   std::vector<std::string> contents;
   for (const std::string& path : texts_) {
     auto text = ReadWholeFile(path);
-    if (!text.ok()) return out.Fail(text.status());
+    if (!text.ok()) return text.status();
     if (text->empty()) {
-      return out.Fail(
-          InvalidArgument(path + ": is empty; give a text to tune on"));
+      return InvalidArgument(path + ": is empty; give a text to tune on");
     }
     contents.push_back(*std::move(text));
   }
-  auto engine_options = model_.ToEngineOptions();
-  if (!engine_options.ok()) return out.Fail(engine_options.status());
-  engine_options->activations = ActivationPrecision::kHigh;
-  const auto engine = OpenEngine(*engine_options, interrupt);
-  if (!engine.ok()) return out.Fail(engine.status());
+  return contents;
+}
 
+Status TuneVerb::Search(Engine& engine,
+                        const std::vector<std::string>& contents,
+                        const Interrupt& interrupt, TuneReport* report) const {
   TuningProblem& problem = report->problem;
-  if (Status s = AddMemoryGoal((*engine)->architecture().kv_shape(), &*report);
+  if (Status s = AddMemoryGoal(engine.architecture().kv_shape(), report);
       !s.ok()) {
-    return out.Fail(s);
+    return s;
   }
   std::vector<ClosedLoopText> texts;
   for (size_t i = 0; i < texts_.size(); ++i) {
-    texts.push_back({texts_[i], (*engine)->tokenizer().Tokenize(
+    texts.push_back({texts_[i], engine.tokenizer().Tokenize(
                                     contents[i], Tokenizer::Start::kAsTrained,
                                     Tokenizer::Special::kAsText)});
   }
   const auto windows = CutIntoWindows(texts, report->setup, n_windows_, seed_);
-  if (!windows.ok()) return out.Fail(windows.status());
+  if (!windows.ok()) return windows.status();
   problem.n_windows = static_cast<uint32_t>(windows->size());
   for (const ClosedLoopText& window : *windows) {
     report->window_names.push_back(window.name);
@@ -262,21 +257,44 @@ ExitCode TuneVerb::Run(Output& out, Interrupt& interrupt) const {
   const Stopwatch watch;
   const auto seconds = [&] { return watch.Seconds(); };
   Progress progress("tune");
-  progress.Show(0, static_cast<uint64_t>(problem.limit_s), "s");
-  const MeasureOnWindow measure = MeasureWithModel(
-      **engine, *windows, report->setup,
-      [&](uint64_t n_done, uint64_t n_all) {
-        progress.Show(static_cast<uint64_t>(seconds()),
-                      static_cast<uint64_t>(problem.limit_s),
-                      "s; run " + FormatCount(n_done) + " of " +
-                          FormatCount(n_all) + " on a window");
-      },
-      [&] { return interrupt.Requested() || seconds() >= problem.limit_s; });
-  auto result = Tune(problem, measure, seconds);
-  progress.Erase();
-  if (!result.ok()) return out.Fail(result.status());
+  const auto show = [&](const std::string& what) {
+    progress.Show(static_cast<uint64_t>(seconds()),
+                  static_cast<uint64_t>(problem.limit_s), what);
+  };
+  show("s");
+  auto result =
+      Tune(problem,
+           MeasureWithModel(
+               engine, *windows, report->setup,
+               [&](uint64_t n_done, uint64_t n_all) {
+                 show("s; run " + FormatCount(n_done) + " of " +
+                      FormatCount(n_all) + " on a window");
+               },
+               [&] {
+                 return interrupt.Requested() || seconds() >= problem.limit_s;
+               }),
+           seconds);
+  if (!result.ok()) return result.status();
   report->result = *std::move(result);
   report->seconds = seconds();
+  return {};
+}
+
+ExitCode TuneVerb::Run(Output& out, Interrupt& interrupt) const {
+  auto report = ReadOptions();
+  if (!report.ok()) return out.Fail(report.status());
+  // Not after minutes of work.
+  if (Status s = CheckOutputs(); !s.ok()) return out.Fail(s);
+  const auto contents = ReadTexts();
+  if (!contents.ok()) return out.Fail(contents.status());
+  auto engine_options = model_.ToEngineOptions();
+  if (!engine_options.ok()) return out.Fail(engine_options.status());
+  engine_options->activations = ActivationPrecision::kHigh;
+  const auto engine = OpenEngine(*engine_options, interrupt);
+  if (!engine.ok()) return out.Fail(engine.status());
+  if (Status s = Search(**engine, *contents, interrupt, &*report); !s.ok()) {
+    return out.Fail(s);
+  }
 
   out.Write(json_ ? DumpJson(TuneAsJson(*report)) : TuneAsText(*report));
   if (Status s = WriteOutputs(*report); !s.ok()) return out.Fail(s);

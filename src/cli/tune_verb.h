@@ -21,10 +21,13 @@ class TuneVerb {
   ExitCode Run(Output& out, Interrupt& interrupt) const;
 
  private:
-  // What to search and for what, before the model is open. A goal of memory is
-  // completed by AddMemoryGoal.
+  // What to search and for what, as far as it is known without the model.
   Result<TuneReport> ReadOptions() const;
   Status CheckOutputs() const;
+  Result<std::vector<std::string>> ReadTexts() const;
+  // Completes the report.
+  Status Search(Engine& engine, const std::vector<std::string>& contents,
+                const Interrupt& interrupt, TuneReport* report) const;
   Status WriteOutputs(const TuneReport& report) const;
 
   ModelArguments model_;
