@@ -33,13 +33,12 @@ double LogKl(const TuningFigures& figures) {
 // Memory and log KL of the default at several shares on one window, by memory.
 using Curve = std::vector<std::pair<double, double>>;
 
-// Straight lines between the points; the first one also leads below them, the
-// value stays above the last.
+// Straight lines between the points. Beyond them the value stays: less memory
+// than the default was ever measured with is no excuse for more KL.
 double LogKlAt(const Curve& curve, double bytes) {
   CHECK(!curve.empty());
-  if (curve.size() == 1 || bytes >= curve.back().first) {
-    return curve.back().second;
-  }
+  if (bytes <= curve.front().first) return curve.front().second;
+  if (bytes >= curve.back().first) return curve.back().second;
   size_t right = 1;
   while (curve[right].first < bytes) ++right;
   const auto& [x0, y0] = curve[right - 1];

@@ -16,7 +16,8 @@
 // Better: less KL than the default has with the same memory on the same window,
 // log KL being interpolated over the default's memory at all shares. So
 // settings that hold less than the budget can be compared with those that fill
-// it.
+// it; below the least memory of the default they must do better than it does
+// there.
 #pragma once
 
 #include <cstdint>

@@ -208,6 +208,15 @@ TEST(TuneTest, ASettingThatHoldsLessIsComparedAtEqualMemory) {
   EXPECT_NEAR(result->duel->kl_ratio, std::exp(-1.0), 0.02);
 }
 
+TEST(TuneTest, LessMemoryThanTheDefaultWasMeasuredWithExcusesNothing) {
+  Laboratory laboratory;
+  laboratory.world.memory_factors = {{{0, 1}, 0.5}};
+  laboratory.world.kl_effects = {{{0, 1}, -0.5}};
+  const auto result = laboratory.Tune(MemoryProblem());  // the least share
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(BestOf(*result).candidate.choices[0], 0u);
+}
+
 TEST(TuneTest, AnAgreementGetsTheLeastMemoryThatReachesIt) {
   Laboratory laboratory;
   const auto result = laboratory.Tune(AgreementProblem(0.96));
