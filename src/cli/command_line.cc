@@ -20,6 +20,7 @@
 #include "cli/run_verb.h"
 #include "cli/trace_verb.h"
 #include "cli/train_verb.h"
+#include "cli/tune_verb.h"
 #include "engine/admission.h"
 
 namespace lkv::cli {
@@ -65,6 +66,7 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
   EvalVerb eval;
   TraceVerb trace;
   TrainVerb train;
+  TuneVerb tune;
   ConfigVerb config;
   run.AddTo(app);
   chat.AddTo(app);
@@ -73,6 +75,7 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
   eval.AddTo(app);
   trace.AddTo(app);
   train.AddTo(app);
+  tune.AddTo(app);
   config.AddTo(app);
   RefuseValuesOfFlags(app);
 
@@ -99,6 +102,7 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
     if (app.got_subcommand("eval")) return eval.Run(out, interrupt);
     if (app.got_subcommand("trace")) return trace.Run(out, interrupt);
     if (app.got_subcommand("train")) return train.Run(out, interrupt);
+    if (app.got_subcommand("tune")) return tune.Run(out, interrupt);
     return config.Run(out);
   };
   // The engine reports a lack of memory as a Status; a verb's own arrays and

@@ -38,14 +38,16 @@ std::vector<Window> WindowsOf(const ClosedLoopText& text,
   return windows;
 }
 
-// How the rows of one policy are run.
+// How the rows of one policy or candidate are run.
 struct Setup {
   CacheOptions cache;  // the budget is a row's
   PromptReading reading = PromptReading::kWhole;
+  std::vector<double> budgets = {};
+  std::vector<size_t> rows = {};  // of the report, as the budgets
 };
 
-// Told the logits behind forced token i.
-using OnStep = std::function<void(size_t i, std::span<const float> logits)>;
+// Told the sequence after forced token i, with the logits behind it.
+using OnStep = std::function<void(size_t i, const Sequence& now)>;
 
 Status FeedForced(Sequence& sequence, std::span<const int32_t> tokens,
                   const OnStep& on_step,
@@ -53,21 +55,21 @@ Status FeedForced(Sequence& sequence, std::span<const int32_t> tokens,
   const ForcedPart forced{.prefill = {}, .decode = tokens};
   size_t i = 0;
   return RunForced(
-      sequence, {&forced, 1},
-      [&](const Sequence& now) { on_step(i++, now.logits()); }, {}, cancelled);
+      sequence, {&forced, 1}, [&](const Sequence& now) { on_step(i++, now); },
+      {}, cancelled);
 }
 
-// Runs one window within each of `budgets`, shares of the window; on_step(b)
-// is told what follows within budget b. A context that is read whole is read
-// once, and a fork of it cut down to each budget.
+// Runs one window within each budget of the setup; on_step(b) is told what
+// follows within budget b. A context that is read whole is read once, and a
+// fork of it cut down to each budget.
 Status RunWindow(Engine& engine, const Window& window, const Setup& setup,
-                 std::span<const double> budgets,
                  const std::function<OnStep(size_t)>& on_step,
                  const std::function<bool()>& cancelled) {
   const uint32_t n_context = static_cast<uint32_t>(window.context.size());
   const uint32_t n_new = static_cast<uint32_t>(window.following.size() - 1);
   const std::span<const int32_t> forced = window.following.first(n_new);
   const ForcedPart context{.prefill = window.context, .decode = {}};
+  const std::span<const double> budgets(setup.budgets);
   SequenceOptions options;
   options.cache = setup.cache;
   options.prompt_tokens = n_context;
@@ -124,11 +126,12 @@ Status RunWindow(Engine& engine, const Window& window, const Setup& setup,
 Status RunWholeWindow(Engine& engine, const Window& window,
                       const CacheOptions& cache, const OnStep& on_step,
                       const std::function<bool()>& cancelled) {
-  const double everything = 1;
   return RunWindow(
       engine, window,
-      {.cache = cache, .reading = PromptReading::kWithinBudget},
-      {&everything, 1}, [&](size_t) { return on_step; }, cancelled);
+      {.cache = cache,
+       .reading = PromptReading::kWithinBudget,
+       .budgets = {1.0}},
+      [&](size_t) { return on_step; }, cancelled);
 }
 
 Status CheckTexts(std::span<const ClosedLoopText> texts,
@@ -146,29 +149,66 @@ Status CheckTexts(std::span<const ClosedLoopText> texts,
   return {};
 }
 
-Result<std::vector<Setup>> SetupsOf(const ClosedLoopOptions& options) {
+// How a policy of that name is run; the budgets are still to come.
+Result<Setup> SetupOf(const std::string& policy,
+                      const ClosedLoopOptions& options) {
+  Setup setup{.cache = options.cache, .reading = options.reading};
+  if (Status s = SetOption(*FindOption("policy"), policy, &setup.cache);
+      !s.ok()) {
+    return s;
+  }
+  if (setup.cache.policy == PolicyName::kRepeat &&
+      options.reading == PromptReading::kWithinBudget) {
+    return InvalidArgument(
+        "policy: repeat needs the whole context; read it whole");
+  }
+  return setup;
+}
+
+// Gives each row of the report a name and a place in a setup.
+Result<std::vector<Setup>> SetupsOf(const ClosedLoopOptions& options,
+                                    std::vector<ClosedLoopRow>* rows) {
+  const auto add_row = [rows](const std::string& name, double budget,
+                              Setup* setup) {
+    setup->budgets.push_back(budget);
+    setup->rows.push_back(rows->size());
+    rows->push_back(
+        {.policy = name, .budget = budget, .windows = {}, .residents = {}});
+  };
   std::vector<Setup> setups;
   for (const std::string& policy : options.policies) {
-    Setup setup{.cache = options.cache, .reading = options.reading};
+    Result<Setup> setup = SetupOf(policy, options);
+    if (!setup.ok()) return setup.status();
+    setups.push_back(*std::move(setup));
+  }
+  for (double budget : options.budgets) {
+    for (size_t p = 0; p < options.policies.size(); ++p) {
+      add_row(options.policies[p], budget, &setups[p]);
+    }
+  }
+  for (const ClosedLoopCandidate& candidate : options.candidates) {
+    Setup setup{.cache = candidate.cache, .reading = options.reading};
+    for (double budget : candidate.budgets) {
+      add_row(candidate.name, budget, &setup);
+    }
+    setups.push_back(std::move(setup));
+  }
+  for (Setup& setup : setups) {
     // A whole reading serves all budgets, so it is cut down here.
     setup.cache.reading = PromptReading::kWithinBudget;
-    if (Status s = SetOption(*FindOption("policy"), policy, &setup.cache);
-        !s.ok()) {
-      return s;
-    }
-    if (setup.cache.policy == PolicyName::kRepeat &&
-        options.reading == PromptReading::kWithinBudget) {
-      return InvalidArgument(
-          "policy: repeat needs the whole context; read it whole");
-    }
     // What keeps everything cannot be cut down.
     if (setup.cache.policy == PolicyName::kFull) {
       setup.reading = PromptReading::kWithinBudget;
     }
-    setups.push_back(setup);
   }
   return setups;
 }
+
+// What one run of a window adds up to.
+struct RunMeter {
+  FidelityMeter fidelity;
+  ResidentBytes resident;
+};
 
 // Compares predictions with those of the full cache, window by window.
 class Comparison {
@@ -176,9 +216,16 @@ class Comparison {
   Comparison(const Window& window, const Predictions& full)
       : window_(window), full_(full) {}
 
-  OnStep Into(FidelityMeter& meter) const {
-    return [this, &meter](size_t i, std::span<const float> logits) {
-      meter.Add(full_[i], logits, window_.following[i + 1]);
+  OnStep Into(RunMeter& meter) const {
+    return [this, &meter](size_t i, const Sequence& now) {
+      meter.fidelity.Add(full_[i], now.logits(), window_.following[i + 1]);
+      const SequenceStats stats = now.stats();
+      ResidentBytes& resident = meter.resident;
+      resident.mean +=
+          (static_cast<double>(stats.resident_bytes) - resident.mean) /
+          static_cast<double>(i + 1);
+      resident.max = std::max(resident.max, stats.resident_bytes);
+      resident.full = stats.full_bytes;
     };
   }
 
@@ -195,7 +242,8 @@ Result<ClosedLoopReport> RunClosedLoop(
     const std::function<void(uint64_t, uint64_t)>& progress,
     const std::function<bool()>& cancelled) {
   if (Status s = CheckTexts(texts, options); !s.ok()) return s;
-  Result<std::vector<Setup>> setups = SetupsOf(options);
+  ClosedLoopReport report;
+  Result<std::vector<Setup>> setups = SetupsOf(options, &report.rows);
   if (!setups.ok()) return setups.status();
   CacheOptions full = options.cache;
   full.policy = PolicyName::kFull;
@@ -203,16 +251,9 @@ Result<ClosedLoopReport> RunClosedLoop(
   rounded.kv_type =
       full.kv_type == KvTypeName::kBF16 ? KvTypeName::kF16 : KvTypeName::kBF16;
 
-  ClosedLoopReport report;
-  for (double budget : options.budgets) {
-    for (const std::string& policy : options.policies) {
-      report.rows.push_back(
-          {.policy = policy, .budget = budget, .windows = {}});
-    }
-  }
-  const size_t n_budgets = options.budgets.size();
-  const uint64_t n_runs = texts.size() * options.windows_per_text *
-                          (2 + uint64_t{setups->size()} * n_budgets);
+  const uint64_t n_runs =
+      texts.size() * options.windows_per_text *
+      (1 + uint64_t{options.noise_floor} + report.rows.size());
   uint64_t n_done = 0;
   const auto done = [&](uint64_t n) {
     n_done += n;
@@ -226,30 +267,32 @@ Result<ClosedLoopReport> RunClosedLoop(
       Predictions predictions(options.forced_tokens);
       Status status = RunWholeWindow(
           engine, window, full,
-          [&](size_t i, std::span<const float> logits) {
-            predictions[i].assign(logits.begin(), logits.end());
+          [&](size_t i, const Sequence& now) {
+            predictions[i].assign(now.logits().begin(), now.logits().end());
           },
           cancelled);
       if (!status.ok()) return status;
       done(1);
       const Comparison comparison(window, predictions);
-      for (size_t p = 0; p < setups->size(); ++p) {
-        std::vector<FidelityMeter> meters(n_budgets);
+      for (const Setup& setup : *setups) {
+        std::vector<RunMeter> meters(setup.budgets.size());
         status = RunWindow(
-            engine, window, (*setups)[p], options.budgets,
+            engine, window, setup,
             [&](size_t b) { return comparison.Into(meters[b]); }, cancelled);
         if (!status.ok()) return status;
-        for (size_t b = 0; b < n_budgets; ++b) {
-          report.rows[b * setups->size() + p].windows.push_back(
-              meters[b].Result());
+        for (size_t b = 0; b < meters.size(); ++b) {
+          ClosedLoopRow& row = report.rows[setup.rows[b]];
+          row.windows.push_back(meters[b].fidelity.Result());
+          row.residents.push_back(meters[b].resident);
         }
-        done(n_budgets);
+        done(meters.size());
       }
-      FidelityMeter floor;
+      if (!options.noise_floor) continue;
+      RunMeter floor;
       status = RunWholeWindow(engine, window, rounded, comparison.Into(floor),
                               cancelled);
       if (!status.ok()) return status;
-      report.noise_floor.push_back(floor.Result());
+      report.noise_floor.push_back(floor.fidelity.Result());
       done(1);
     }
   }

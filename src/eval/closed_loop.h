@@ -26,27 +26,47 @@ struct ClosedLoopText {
   std::vector<int32_t> tokens;
 };
 
+// Options of the cache to compare beside policies by name, at budgets of their
+// own.
+struct ClosedLoopCandidate {
+  std::string name;
+  CacheOptions cache;           // the budget is replaced
+  std::vector<double> budgets;  // shares of a window's tokens
+};
+
 struct ClosedLoopOptions {
   std::vector<std::string> policies;  // or `repeat` (policy/repeat_policy.h)
-  std::vector<double> budgets;        // shares of a window's tokens
+  std::vector<double> budgets;        // of the policies, as shares
+  std::vector<ClosedLoopCandidate> candidates;
   uint32_t context_tokens = 3072;
   uint32_t forced_tokens = 256;
   uint32_t windows_per_text = 5;  // evenly over the text; they may overlap
   PromptReading reading = PromptReading::kWhole;
-  CacheOptions cache;  // policy, budget and reading are replaced
+  CacheOptions cache;       // policy, budget and reading are replaced
+  bool noise_floor = true;  // measure it: one run more for each window
 };
 
-// One policy at one budget.
+// What a sequence held while the forced tokens of a window were fed.
+struct ResidentBytes {
+  double mean = 0;    // over the tokens
+  uint64_t max = 0;   // after any of them
+  uint64_t full = 0;  // what keeping everything takes at the end
+};
+
+// One policy or candidate at one budget.
 struct ClosedLoopRow {
-  std::string policy;
+  std::string policy;  // its name
   double budget = 0;
-  std::vector<Fidelity> windows;  // by text, then place
+  std::vector<Fidelity> windows;         // by text, then place
+  std::vector<ResidentBytes> residents;  // of the same windows
 };
 
 struct ClosedLoopReport {
   std::vector<std::string> window_names;  // "novel.txt at 1,024"
-  std::vector<ClosedLoopRow> rows;        // by budget, then policy
+  // Of policies by budget, then policy; then of candidates, one after another.
+  std::vector<ClosedLoopRow> rows;
   // The full cache with another 16-bit type: differences below it mean nothing.
+  // Empty when not asked for.
   std::vector<Fidelity> noise_floor;
 };
 

@@ -1,0 +1,117 @@
+#include "eval/tuning_measure.h"
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <utility>
+
+namespace lkv {
+namespace {
+
+// The places of n windows in their order of use. Fisher-Yates with a generator
+// whose numbers the standard fixes, so that a seed means the same everywhere.
+std::vector<size_t> Shuffled(size_t n, std::mt19937_64& random) {
+  std::vector<size_t> places(n);
+  for (size_t i = 0; i < n; ++i) places[i] = i;
+  for (size_t i = n; i > 1; --i) std::swap(places[i - 1], places[random() % i]);
+  return places;
+}
+
+bool HasWindow(const TuningSpace& space, const TuningCandidate& candidate) {
+  for (size_t axis = 0; axis < space.size(); ++axis) {
+    const TuningChoice& choice = space[axis][candidate.choices[axis]];
+    if (choice.base_window_of_budget > 0) return true;
+  }
+  return false;
+}
+
+// In the order of `candidates`. Budgets of one setting go together, so that a
+// context that is read whole is read once for them; but a base_window differs
+// from budget to budget.
+std::vector<ClosedLoopCandidate> Grouped(
+    std::span<const TuningCandidate> candidates, const TuningSetup& setup) {
+  std::vector<ClosedLoopCandidate> groups;
+  const TuningCandidate* last = nullptr;
+  for (const TuningCandidate& candidate : candidates) {
+    if (last == nullptr || last->choices != candidate.choices ||
+        HasWindow(setup.space, candidate)) {
+      groups.push_back({.name = DescribeChoices(setup.space, candidate.choices),
+                        .cache = OptionsOf(setup.space, setup.base, candidate,
+                                           setup.window_tokens()),
+                        .budgets = {}});
+    }
+    groups.back().budgets.push_back(candidate.share);
+    last = &candidate;
+  }
+  return groups;
+}
+
+}  // namespace
+
+Result<std::vector<ClosedLoopText>> CutIntoWindows(
+    std::span<const ClosedLoopText> texts, const TuningSetup& setup,
+    uint32_t per_text, uint64_t seed) {
+  // One more: what the last token is followed by.
+  const size_t n_window = size_t{setup.window_tokens()} + 1;
+  std::mt19937_64 random(seed);
+  std::vector<std::vector<ClosedLoopText>> by_text;
+  for (const ClosedLoopText& text : texts) {
+    const size_t n_all = text.tokens.size() / n_window;
+    if (n_all == 0) {
+      return InvalidArgument(
+          text.name + ": has " + std::to_string(text.tokens.size()) +
+          " tokens, fewer than a window of " + std::to_string(n_window) +
+          "; give a longer text or a shorter context");
+    }
+    std::vector<ClosedLoopText>& windows = by_text.emplace_back();
+    for (size_t place : Shuffled(n_all, random)) {
+      if (windows.size() == per_text) break;
+      const auto begin =
+          text.tokens.begin() + static_cast<ptrdiff_t>(place * n_window);
+      windows.push_back({text.name + " at " + std::to_string(place * n_window),
+                         {begin, begin + static_cast<ptrdiff_t>(n_window)}});
+    }
+  }
+  std::vector<ClosedLoopText> all;
+  for (uint32_t i = 0; i < per_text; ++i) {
+    for (std::vector<ClosedLoopText>& windows : by_text) {
+      if (i < windows.size()) all.push_back(std::move(windows[i]));
+    }
+  }
+  return all;
+}
+
+MeasureOnWindow MeasureWithModel(
+    Engine& engine, const std::vector<ClosedLoopText>& windows,
+    const TuningSetup& setup,
+    const std::function<void(uint64_t, uint64_t)>& progress,
+    const std::function<bool()>& cancelled) {
+  return [&engine, &windows, &setup, progress, cancelled](
+             uint32_t window, std::span<const TuningCandidate> candidates)
+             -> Result<std::vector<TuningFigures>> {
+    ClosedLoopOptions options;
+    options.candidates = Grouped(candidates, setup);
+    options.context_tokens = setup.context_tokens;
+    options.forced_tokens = setup.forced_tokens;
+    options.windows_per_text = 1;
+    options.reading = setup.reading;
+    options.cache = setup.base;
+    options.noise_floor = false;
+    Result<ClosedLoopReport> report = RunClosedLoop(
+        engine, {&windows[window], 1}, options, progress, cancelled);
+    if (!report.ok()) return report.status();
+    std::vector<TuningFigures> figures;
+    for (const ClosedLoopRow& row : report->rows) {
+      const Fidelity& fidelity = row.windows.front();
+      const ResidentBytes& resident = row.residents.front();
+      figures.push_back({.kl_mean = fidelity.kl_mean,
+                         .top1_agreement = fidelity.top1_agreement,
+                         .resident_bytes_mean = resident.mean,
+                         .resident_bytes_max = resident.max,
+                         .full_bytes = resident.full});
+    }
+    return figures;
+  };
+}
+
+}  // namespace lkv
