@@ -13,11 +13,19 @@ namespace {
 
 using Align = TextTable::Align;
 
-const DemoRow* FindRow(const DemoReport& report, PolicyName policy) {
-  const auto at =
-      std::find_if(report.rows.begin(), report.rows.end(),
-                   [&](const DemoRow& row) { return row.policy == policy; });
+const DemoRow* FindRow(const DemoReport& report, PolicyName policy,
+                       bool reads_whole = false) {
+  const auto at = std::find_if(
+      report.rows.begin(), report.rows.end(), [&](const DemoRow& row) {
+        return row.policy == policy && row.reads_whole == reads_whole;
+      });
   return at == report.rows.end() ? nullptr : &*at;
+}
+
+std::string RowName(const DemoRow& row) {
+  // repeat reads nothing but whole texts.
+  const bool says_whole = row.reads_whole && row.policy != PolicyName::kRepeat;
+  return PolicyText(row.policy) + (says_whole ? ", whole" : "");
 }
 
 // What to read in the table. Figures only: which way they point is theirs.
@@ -34,23 +42,35 @@ std::vector<std::string> Reading(const DemoReport& report) {
   const double bytes_ratio =
       static_cast<double>(report.weight_bytes + full->kv.read_bytes_last_step) /
       static_cast<double>(report.weight_bytes + ours->kv.read_bytes_last_step);
-  return {"Speed: lookahead decoded " + FormatFixed(speed, 2) +
-              " times as fast as full. A step reads " +
-              FormatBytes(ours->kv.read_bytes_last_step) +
-              " of KV instead of " +
-              FormatBytes(full->kv.read_bytes_last_step) +
-              ", with the weights " + FormatFixed(bytes_ratio, 2) +
-              " times fewer bytes; what differs from that is the policy's work "
-              "and what else the machine did. lru and lookahead read the same, "
-              "so compare speeds with full.",
-          "Quality: inside the same budget lookahead held " +
-              FormatPercent(ours->hit.mass) +
-              " of the attention that policies compete for, lru " +
-              FormatPercent(lru->hit.mass) + ", and its predictions lie " +
-              FormatSignificant(ours->fidelity.kl_mean) +
-              " nats from those of full, lru's " +
-              FormatSignificant(lru->fidelity.kl_mean) + " (rounding alone: " +
-              FormatSignificant(report.noise_floor.kl_mean) + ")."};
+  std::vector<std::string> sentences = {
+      "Speed: lookahead decoded " + FormatFixed(speed, 2) +
+          " times as fast as full. A step reads " +
+          FormatBytes(ours->kv.read_bytes_last_step) + " of KV instead of " +
+          FormatBytes(full->kv.read_bytes_last_step) + ", with the weights " +
+          FormatFixed(bytes_ratio, 2) +
+          " times fewer bytes; what differs from that is the policy's work "
+          "and what else the machine did. lru and lookahead read the same, "
+          "so compare speeds with full.",
+      "Quality: inside the same budget lookahead held " +
+          FormatPercent(ours->hit.mass) +
+          " of the attention that policies compete for, lru " +
+          FormatPercent(lru->hit.mass) + ", and its predictions lie " +
+          FormatSignificant(ours->fidelity.kl_mean) +
+          " nats from those of full, lru's " +
+          FormatSignificant(lru->fidelity.kl_mean) + " (rounding alone: " +
+          FormatSignificant(report.noise_floor.kl_mean) + ")."};
+  const DemoRow* whole = FindRow(report, PolicyName::kLookahead, true);
+  if (whole != nullptr) {
+    sentences.push_back(
+        "Reading: whole (--set read=whole) cuts the text down once it has been "
+        "read. It takes " +
+        FormatBytes(whole->kv.resident_bytes_max) + " until then and " +
+        FormatBytes(whole->kv.budget_bytes) +
+        " from then on; its predictions lie " +
+        FormatSignificant(whole->fidelity.kl_mean) +
+        " nats from those of full.");
+  }
+  return sentences;
 }
 
 Json FidelityAsJson(const Fidelity& fidelity) {
@@ -65,6 +85,7 @@ Json FidelityAsJson(const Fidelity& fidelity) {
 
 Json RowAsJson(const DemoRow& row) {
   return {{"policy", PolicyText(row.policy)},
+          {"read", row.reads_whole ? "whole" : "budget"},
           {"prefill", {{"tokens_per_second", row.prefill_tokens_per_second}}},
           {"decode",
            {{"tokens_per_second", row.decode_tokens_per_second},
@@ -105,7 +126,7 @@ std::string DemoAsText(const DemoReport& report, const DemoOptions& options) {
   for (const DemoRow& row : report.rows) {
     const bool is_full = row.policy == PolicyName::kFull;
     table.AddRow(
-        {PolicyText(row.policy), FormatFixed(row.decode_tokens_per_second, 1),
+        {RowName(row), FormatFixed(row.decode_tokens_per_second, 1),
          seconds_text(row.decode_tokens_per_second),
          FormatBytes(row.kv.resident_bytes_max), FormatPercent(row.hit.mass),
          FormatPercent(row.fidelity.top1_agreement),
@@ -126,12 +147,12 @@ std::string DemoAsText(const DemoReport& report, const DemoOptions& options) {
 
   out += "\nAsked about the text: " + options.question + "\n";
   for (const DemoRow& row : report.rows) {
-    std::string label = "  " + PolicyText(row.policy);
-    label.resize(std::max<size_t>(label.size() + 2, 14), ' ');
+    std::string label = "  " + RowName(row);
+    label.resize(std::max<size_t>(label.size() + 2, 20), ' ');
     // Answers may hold line ends; WrapText breaks at blanks only.
     std::string answer = row.answer;
     std::replace(answer.begin(), answer.end(), '\n', ' ');
-    for (const std::string& line : WrapText(answer, 64)) {
+    for (const std::string& line : WrapText(answer, 58)) {
       out += label + line + "\n";
       label.assign(label.size(), ' ');
     }

@@ -64,7 +64,10 @@ Result<DemoOptions> DemoVerb::ReadOptions(
     options.cache.budget = *budget;
   }
   if (context_tokens_) options.context_tokens = *context_tokens_;
-  if (!policies_.empty()) options.policies.clear();
+  if (!policies_.empty()) {
+    options.policies.clear();
+    options.shows_whole_reading = false;
+  }
   for (const std::string& name : policies_) {
     CacheOptions named;
     const Status s = SetOption(*FindOption("policy"), name, &named);

@@ -243,7 +243,7 @@ std::string WindowsText(const TuneReport& report) {
          FormatCount(report.setup.context_tokens) + " and " +
          FormatCount(report.setup.forced_tokens) +
          " tokens; the context is read " +
-         (report.setup.reading == PromptReading::kWhole
+         (report.setup.base.reading == PromptReading::kWhole
               ? "whole, then cut down"
               : "within the budget");
 }

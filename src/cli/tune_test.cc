@@ -218,7 +218,6 @@ TEST(TuneVerbTest, BadInputIsNamedBeforeTheModelIsLoaded) {
       {{"-f", text, "--budget", "50%"}, 2, "give two shares"},
       {{"-f", text, "--budget", "50%,50%"}, 2, "give two shares"},
       {{"-f", text, "--minutes", "0"}, 2, "--minutes"},
-      {{"-f", text, "--read", "twice"}, 2, "--read"},
       {{"-f", text, "--set", "policy=lru"}, 2, "only lookahead has settings"},
       {{"-f", text, "--set", "enabled=false"},
        2,

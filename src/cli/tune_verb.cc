@@ -121,12 +121,6 @@ void TuneVerb::AddTo(CLI::App& app) {
             "Tokens of a window that are read as a prompt");
   AddNumber(*verb, "--forced", &forced_tokens_, 1, 1u << 16,
             "Tokens of a window that are fed one by one and compared");
-  verb->add_option("--read", reading_,
-                   "budget: the context is read within the budget, as lkv run "
-                   "does; whole: it is cut down once it has been read "
-                   "[budget]")
-      ->type_name("HOW")
-      ->check(OneOf({"whole", "budget"}));
   verb->add_option("--seed", seed_, "Which windows are used first [1]")
       ->type_name("N");
   verb->add_option("-o,--html", html_, "A page with charts and the table")
@@ -155,10 +149,7 @@ Result<TuneReport> TuneVerb::ReadOptions() const {
                     return configuration->IsSet(key);
                   }),
                   .context_tokens = context_tokens_,
-                  .forced_tokens = forced_tokens_,
-                  .reading = reading_ == "whole"
-                                 ? PromptReading::kWhole
-                                 : PromptReading::kWithinBudget};
+                  .forced_tokens = forced_tokens_};
   if (report.setup.base.policy != PolicyName::kLookahead) {
     return InvalidArgument(
         "policy: only lookahead has settings to tune; leave policy and "

@@ -35,7 +35,6 @@ class TuneVerb {
   std::vector<std::string> texts_;
   std::optional<std::string> target_agreement_, target_memory_;
   std::vector<std::string> budgets_ = {"25%", "50%", "75%"};
-  std::string reading_ = "budget";
   std::string html_, yaml_;
   uint32_t minutes_ = 10;
   uint32_t context_tokens_ = 1024;

@@ -56,12 +56,7 @@ class Demo {
         progress_(progress),
         cancelled_(cancelled),
         shape_(engine.architecture().kv_shape()) {
-    for (PolicyName policy : options.policies) {
-      const bool known = policy == PolicyName::kFull ||
-                         std::find(policies_.begin(), policies_.end(),
-                                   policy) != policies_.end();
-      if (!known) policies_.push_back(policy);
-    }
+    for (PolicyName policy : options.policies) AddContestant(policy);
   }
 
   Result<DemoReport> Run();
@@ -77,6 +72,7 @@ class Demo {
     FidelityMeter fidelity;
   };
 
+  void AddContestant(PolicyName policy);
   Status SplitText();
   // Leaves the prompt empty when no question can be asked.
   Status PrepareQuestion();
@@ -85,17 +81,21 @@ class Demo {
   Result<std::unique_ptr<PolicyRun>> RunPolicy(const CacheOptions& cache);
   // The run that keeps everything: fills hits and fidelity of all others.
   Status RunShadow(std::span<const std::unique_ptr<PolicyRun>> runs);
-  Status AnswerQuestion(DemoRow* row);
+  Status AnswerQuestion(const CacheOptions& cache, DemoRow* row);
 
-  Request QuestionFor(PolicyName policy) const {
+  Request QuestionFor(const CacheOptions& cache) const {
     Request request = question_;
-    request.cache = OptionsOf(policy);
+    request.cache = cache;
     return request;
   }
   CacheOptions OptionsOf(PolicyName policy) const {
     CacheOptions cache = options_.cache;
     cache.policy = policy;
-    if (policy == PolicyName::kFull) cache.budget = Budget{};
+    return cache;
+  }
+  CacheOptions FullOptions() const {
+    CacheOptions cache = OptionsOf(PolicyName::kFull);
+    cache.budget = Budget{};
     return cache;
   }
   // Tokens of the sequence that is running now.
@@ -114,14 +114,30 @@ class Demo {
   const std::function<bool()>& cancelled_;
   const KvShape shape_;
   std::vector<int32_t> tokens_;
-  ForcedPart part_;                   // inside tokens_
-  std::vector<PolicyName> policies_;  // each once, without the full cache
+  ForcedPart part_;                        // inside tokens_
+  std::vector<CacheOptions> contestants_;  // without the full cache
   Request question_;  // its cache is that of the row that is asked
   std::string no_question_;
   std::string under_way_;
   uint64_t n_finished_ = 0;  // tokens of the runs that ended
   uint64_t n_total_ = 0;
 };
+
+void Demo::AddContestant(PolicyName policy) {
+  const bool known = policy == PolicyName::kFull ||
+                     std::any_of(contestants_.begin(), contestants_.end(),
+                                 [&](const CacheOptions& cache) {
+                                   return cache.policy == policy;
+                                 });
+  if (known) return;
+  contestants_.push_back(OptionsOf(policy));
+  if (!options_.shows_whole_reading || policy != PolicyName::kLookahead ||
+      ReadsPromptWhole(contestants_.back())) {
+    return;
+  }
+  contestants_.push_back(OptionsOf(policy));
+  contestants_.back().reading = PromptReading::kWhole;
+}
 
 Status Demo::SplitText() {
   CHECK(options_.context_tokens > 0 && options_.forced_tokens > 0);
@@ -164,6 +180,7 @@ Result<std::unique_ptr<Demo::PolicyRun>> Demo::RunPolicy(
   const StepTimes& times = (*sequence)->times();
   DemoRow& row = run->row;
   row.policy = cache.policy;
+  row.reads_whole = ReadsPromptWhole(cache);
   row.prefill_tokens_per_second = times.PrefillRate();
   row.decode_tokens_per_second = times.DecodeRate();
   row.step = SummarizeSteps(times.step_us);
@@ -188,8 +205,7 @@ Status Demo::RunShadow(std::span<const std::unique_ptr<PolicyRun>> runs) {
   };
   engine_.SetObserver(&meter);
   Result<std::unique_ptr<Sequence>> shadow = StartAndRunForced(
-      engine_, {&part_, 1},
-      OptionsFor({&part_, 1}, OptionsOf(PolicyName::kFull)), compare,
+      engine_, {&part_, 1}, OptionsFor({&part_, 1}, FullOptions()), compare,
       [&](uint32_t n_done) { Report(n_done); }, cancelled_);
   engine_.SetObserver(nullptr);
   if (!shadow.ok()) return shadow.status();
@@ -233,14 +249,13 @@ Status Demo::PrepareQuestion() {
 }
 
 Status Demo::CheckAdmission() {
-  std::vector<PolicyName> rows = policies_;
-  rows.push_back(PolicyName::kFull);
-  for (PolicyName policy : rows) {
-    Status s =
-        engine_.Start(OptionsFor({&part_, 1}, OptionsOf(policy))).status();
+  std::vector<CacheOptions> rows = contestants_;
+  rows.push_back(FullOptions());
+  for (const CacheOptions& cache : rows) {
+    Status s = engine_.Start(OptionsFor({&part_, 1}, cache)).status();
     if (!s.ok()) return s;
     if (question_.prompt.empty()) continue;
-    const Request question = QuestionFor(policy);
+    const Request question = QuestionFor(cache);
     SequenceOptions sequence;
     sequence.cache = question.cache;
     sequence.prompt_tokens = static_cast<uint32_t>(question.prompt.size());
@@ -252,9 +267,9 @@ Status Demo::CheckAdmission() {
   return Status();
 }
 
-Status Demo::AnswerQuestion(DemoRow* row) {
+Status Demo::AnswerQuestion(const CacheOptions& cache, DemoRow* row) {
   Result<Generation> reply = engine_.Generate(
-      QuestionFor(row->policy), {}, [&](uint32_t n_done) { Report(n_done); },
+      QuestionFor(cache), {}, [&](uint32_t n_done) { Report(n_done); },
       cancelled_);
   if (!reply.ok()) return reply.status();
   if (reply->stop_reason == StopReason::kCancelled) {
@@ -270,8 +285,8 @@ Result<DemoReport> Demo::Run() {
   if (Status s = CheckAdmission(); !s.ok()) return s;
   const uint64_t n_tokens = part_.prefill.size() + part_.decode.size();
   // Beside the policies: full cache, noise floor and shadow.
-  n_total_ = (policies_.size() + 3) * n_tokens +
-             (policies_.size() + 1) * question_.prompt.size();
+  n_total_ = (contestants_.size() + 3) * n_tokens +
+             (contestants_.size() + 1) * question_.prompt.size();
   std::vector<std::unique_ptr<PolicyRun>> runs;
   auto run_policy = [&](std::string what, const CacheOptions& cache) -> Status {
     BeginRun(std::move(what));
@@ -281,15 +296,14 @@ Result<DemoReport> Demo::Run() {
     runs.push_back(*std::move(run));
     return Status();
   };
-  Status s = run_policy("full cache", OptionsOf(PolicyName::kFull));
+  Status s = run_policy("full cache", FullOptions());
   if (!s.ok()) return s;
-  for (PolicyName policy : policies_) {
-    const CacheOptions cache = OptionsOf(policy);
+  for (const CacheOptions& cache : contestants_) {
     s = run_policy("policy " + FormatOption(*FindOption("policy"), cache),
                    cache);
     if (!s.ok()) return s;
   }
-  CacheOptions other_rounding = OptionsOf(PolicyName::kFull);
+  CacheOptions other_rounding = FullOptions();
   other_rounding.kv_type = other_rounding.kv_type == KvTypeName::kF16
                                ? KvTypeName::kBF16
                                : KvTypeName::kF16;
@@ -308,9 +322,11 @@ Result<DemoReport> Demo::Run() {
   for (const auto& run : runs) report.rows.push_back(std::move(run->row));
   report.no_question = no_question_;
   if (question_.prompt.empty()) return report;
-  for (DemoRow& row : report.rows) {
+  for (size_t i = 0; i < report.rows.size(); ++i) {
     BeginRun("a question about the text");
-    if (s = AnswerQuestion(&row); !s.ok()) return s;
+    s = AnswerQuestion(i == 0 ? FullOptions() : contestants_[i - 1],
+                       &report.rows[i]);
+    if (!s.ok()) return s;
     EndRun(question_.prompt.size());
   }
   return report;

@@ -37,11 +37,14 @@ struct DemoOptions {
   // Of every row but the first, which is the full cache; named again, a policy
   // gets no second row.
   std::vector<PolicyName> policies = {PolicyName::kLru, PolicyName::kLookahead};
+  // One row more for lookahead: the text is read whole, then cut down.
+  bool shows_whole_reading = true;
   CacheOptions cache;  // policy is replaced
 };
 
 struct DemoRow {
   PolicyName policy = PolicyName::kFull;
+  bool reads_whole = false;  // the text, before it is cut down to the budget
   double prefill_tokens_per_second = 0;
   double decode_tokens_per_second = 0;
   StepPercentiles step;

@@ -8,6 +8,7 @@ namespace lkv {
 DemoOptions SourceTableOptions() {
   DemoOptions options;
   options.question.clear();
+  options.shows_whole_reading = false;
   options.context_tokens = 1024;
   options.forced_tokens = 2048;
   return options;

@@ -94,7 +94,7 @@ MeasureOnWindow MeasureWithModel(
     options.context_tokens = setup.context_tokens;
     options.forced_tokens = setup.forced_tokens;
     options.windows_per_text = 1;
-    options.reading = setup.reading;
+    options.reading = setup.base.reading;
     options.cache = setup.base;
     options.noise_floor = false;
     Result<ClosedLoopReport> report = RunClosedLoop(

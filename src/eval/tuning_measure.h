@@ -15,11 +15,10 @@
 namespace lkv {
 
 struct TuningSetup {
-  CacheOptions base;  // policy lookahead
+  CacheOptions base;  // policy lookahead; says how contexts are read
   TuningSpace space;
   uint32_t context_tokens = 1024;
   uint32_t forced_tokens = 128;
-  PromptReading reading = PromptReading::kWithinBudget;
 
   uint32_t window_tokens() const { return context_tokens + forced_tokens; }
 };

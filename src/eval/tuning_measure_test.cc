@@ -130,7 +130,7 @@ std::unique_ptr<Engine> MeasureWithModelTest::engine_;
 TEST_F(MeasureWithModelTest, ResidentBytesAreThoseOfTheBudget) {
   for (const PromptReading reading :
        {PromptReading::kWithinBudget, PromptReading::kWhole}) {
-    setup_.reading = reading;
+    setup_.base.reading = reading;
     const auto figures = Measure({With("", 0.4), With("", 0.8)});
     ASSERT_EQ(figures.size(), 2u);
     const uint64_t full_bytes =
@@ -150,7 +150,7 @@ TEST_F(MeasureWithModelTest, ResidentBytesAreThoseOfTheBudget) {
 TEST_F(MeasureWithModelTest, FiguresDoNotDependOnWhatIsMeasuredBeside) {
   for (const PromptReading reading :
        {PromptReading::kWithinBudget, PromptReading::kWhole}) {
-    setup_.reading = reading;
+    setup_.base.reading = reading;
     const std::vector<TuningCandidate> candidates = {
         With("", 0.4), With("", 0.8), With("unit page", 0.4),
         With("dynamic window, base 1/2 of the budget", 0.6),
