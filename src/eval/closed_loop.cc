@@ -1,20 +1,12 @@
 #include "eval/closed_loop.h"
 
 #include <algorithm>
-#include <memory>
-#include <string_view>
 #include <utility>
 
 #include "eval/forced_run.h"
-#include "eval/reread.h"
-#include "options/option_table.h"
-#include "policy/repeat_policy.h"
 
 namespace lkv {
 namespace {
-
-// A policy that has the context read twice (policy/repeat_policy.h).
-constexpr std::string_view kRepeat = "repeat";
 
 struct Window {
   std::span<const int32_t> context;
@@ -25,7 +17,7 @@ struct Window {
 // The logits behind each forced token: [forced_tokens][vocab_size].
 using Predictions = std::vector<std::vector<float>>;
 
-std::vector<Window> WindowsOf(const ClosedLoopText& text,
+std::vector<Window> WindowsOf(const TokenizedText& text,
                               const ClosedLoopOptions& options) {
   const size_t n_following = options.forced_tokens + size_t{1};
   const size_t n_window = options.context_tokens + n_following;
@@ -43,13 +35,6 @@ std::vector<Window> WindowsOf(const ClosedLoopText& text,
   return windows;
 }
 
-// How the rows of one policy are run.
-struct Setup {
-  CacheOptions cache;  // the budget is a row's
-  ContextReading reading = ContextReading::kWhole;
-  bool rereads = false;  // the policy is `repeat`
-};
-
 // Told the logits behind forced token i.
 using OnStep = std::function<void(size_t i, std::span<const float> logits)>;
 
@@ -63,85 +48,37 @@ Status FeedForced(Sequence& sequence, std::span<const int32_t> tokens,
       [&](const Sequence& now) { on_step(i++, now.logits()); }, {}, cancelled);
 }
 
-// Runs one window within each of `budgets`, shares of the window; on_step(b)
-// is told what follows within budget b. A context that is read whole is read
-// once, and a fork of it cut down to each budget.
-Status RunWindow(Engine& engine, const Window& window, const Setup& setup,
-                 std::span<const double> budgets,
+// Runs one window within each of `budgets`; on_step(b) is told what follows
+// within budget b.
+Status RunWindow(Engine& engine, const Window& window,
+                 const ReadingPolicy& policy, std::span<const Budget> budgets,
                  const std::function<OnStep(size_t)>& on_step,
                  const std::function<bool()>& cancelled) {
-  const uint32_t n_context = static_cast<uint32_t>(window.context.size());
   const uint32_t n_new = static_cast<uint32_t>(window.following.size() - 1);
-  const std::span<const int32_t> forced = window.following.first(n_new);
-  const ForcedPart context{.prefill = window.context, .decode = {}};
-  SequenceOptions options;
-  options.cache = setup.cache;
-  options.prompt_tokens = n_context;
-  options.max_new_tokens = n_new;
-  if (setup.reading == ContextReading::kWithinBudget) {
-    for (size_t b = 0; b < budgets.size(); ++b) {
-      options.cache.budget = {.kind = Budget::Kind::kShare,
-                              .share = budgets[b]};
-      Result<std::unique_ptr<Sequence>> sequence =
-          StartAndRunForced(engine, {&context, 1}, options, {}, {}, cancelled);
-      if (!sequence.ok()) return sequence.status();
-      if (Status s = FeedForced(**sequence, forced, on_step(b), cancelled);
-          !s.ok()) {
-        return s;
-      }
-    }
-    return {};
-  }
-  options.cache.budget = Budget();
-  RereadScores scores(
-      setup.rereads ? engine.architecture().kv_shape().n_lanes() : 0,
-      n_context);
-  if (setup.rereads) {
-    options.prompt_tokens += n_context;
-    options.make_policy = [&](const PolicyCapacity& capacity) {
-      return std::make_unique<RepeatPolicy>(scores, capacity);
-    };
-  }
-  Result<std::unique_ptr<Sequence>> whole =
-      StartAndRunForced(engine, {&context, 1}, options, {}, {}, cancelled);
-  if (!whole.ok()) return whole.status();
-  if (setup.rereads) {
-    Result<std::unique_ptr<Sequence>> fork = engine.Fork(**whole);
-    if (!fork.ok()) return fork.status();
-    Status s = Reread(engine, **fork, window.context, scores, cancelled);
-    if (!s.ok()) return s;
-  }
-  for (size_t b = 0; b < budgets.size(); ++b) {
-    Result<std::unique_ptr<Sequence>> fork = engine.Fork(**whole);
-    if (!fork.ok()) return fork.status();
-    // In tokens of the window, whatever was announced for a second reading.
-    const Budget budget = {
-        .kind = Budget::Kind::kTokens,
-        .amount = static_cast<uint64_t>(budgets[b] * (n_context + n_new))};
-    if (Status s = (*fork)->ShrinkBudget(budget); !s.ok()) return s;
-    if (Status s = FeedForced(**fork, forced, on_step(b), cancelled); !s.ok()) {
-      return s;
-    }
-  }
-  return {};
+  return ReadWithinBudgets(
+      engine, {.tokens = window.context, .n_new = n_new}, policy, budgets,
+      [&](size_t b, Sequence& sequence) {
+        return FeedForced(sequence, window.following.first(n_new), on_step(b),
+                          cancelled);
+      },
+      cancelled);
 }
 
 // Runs one window with everything kept.
 Status RunWholeWindow(Engine& engine, const Window& window,
                       const CacheOptions& cache, const OnStep& on_step,
                       const std::function<bool()>& cancelled) {
-  const double everything = 1;
+  const Budget everything;
   return RunWindow(
-      engine, window,
-      {.cache = cache, .reading = ContextReading::kWithinBudget},
-      {&everything, 1}, [&](size_t) { return on_step; }, cancelled);
+      engine, window, KeepingAll(cache), {&everything, 1},
+      [&](size_t) { return on_step; }, cancelled);
 }
 
-Status CheckTexts(std::span<const ClosedLoopText> texts,
+Status CheckTexts(std::span<const TokenizedText> texts,
                   const ClosedLoopOptions& options) {
   const uint64_t n_window =
       uint64_t{options.context_tokens} + options.forced_tokens + 1;
-  for (const ClosedLoopText& text : texts) {
+  for (const TokenizedText& text : texts) {
     if (text.tokens.size() < n_window) {
       return InvalidArgument(
           text.name + ": has " + std::to_string(text.tokens.size()) +
@@ -150,31 +87,6 @@ Status CheckTexts(std::span<const ClosedLoopText> texts,
     }
   }
   return {};
-}
-
-Result<std::vector<Setup>> SetupsOf(const ClosedLoopOptions& options) {
-  std::vector<Setup> setups;
-  for (const std::string& policy : options.policies) {
-    Setup setup{.cache = options.cache, .reading = options.reading};
-    if (policy == kRepeat) {
-      if (options.reading == ContextReading::kWithinBudget) {
-        return InvalidArgument(
-            "policy: repeat needs the whole context; read it whole");
-      }
-      setup.rereads = true;
-      setup.cache.policy = PolicyName::kLookahead;
-    } else if (Status s =
-                   SetOption(*FindOption("policy"), policy, &setup.cache);
-               !s.ok()) {
-      return s;
-    }
-    // What keeps everything cannot be cut down.
-    if (setup.cache.policy == PolicyName::kFull) {
-      setup.reading = ContextReading::kWithinBudget;
-    }
-    setups.push_back(setup);
-  }
-  return setups;
 }
 
 // Compares predictions with those of the full cache, window by window.
@@ -197,21 +109,20 @@ class Comparison {
 }  // namespace
 
 Result<ClosedLoopReport> RunClosedLoop(
-    Engine& engine, std::span<const ClosedLoopText> texts,
+    Engine& engine, std::span<const TokenizedText> texts,
     const ClosedLoopOptions& options,
     const std::function<void(uint64_t, uint64_t)>& progress,
     const std::function<bool()>& cancelled) {
   if (Status s = CheckTexts(texts, options); !s.ok()) return s;
-  Result<std::vector<Setup>> setups = SetupsOf(options);
-  if (!setups.ok()) return setups.status();
-  CacheOptions full = options.cache;
-  full.policy = PolicyName::kFull;
-  CacheOptions rounded = full;
-  rounded.kv_type =
-      full.kv_type == KvTypeName::kBF16 ? KvTypeName::kF16 : KvTypeName::kBF16;
+  Result<std::vector<ReadingPolicy>> policies =
+      ReadingPoliciesOf(options.policies, options.cache, options.reading);
+  if (!policies.ok()) return policies.status();
+  CacheOptions rounded = options.cache;
+  rounded.kv_type = rounded.kv_type == KvTypeName::kBF16 ? KvTypeName::kF16
+                                                         : KvTypeName::kBF16;
 
   ClosedLoopReport report;
-  for (double budget : options.budgets) {
+  for (const Budget& budget : options.budgets) {
     for (const std::string& policy : options.policies) {
       report.rows.push_back(
           {.policy = policy, .budget = budget, .windows = {}});
@@ -219,20 +130,20 @@ Result<ClosedLoopReport> RunClosedLoop(
   }
   const size_t n_budgets = options.budgets.size();
   const uint64_t n_runs = texts.size() * options.windows_per_text *
-                          (2 + uint64_t{setups->size()} * n_budgets);
+                          (2 + uint64_t{policies->size()} * n_budgets);
   uint64_t n_done = 0;
   const auto done = [&](uint64_t n) {
     n_done += n;
     if (progress) progress(n_done, n_runs);
   };
-  for (const ClosedLoopText& text : texts) {
+  for (const TokenizedText& text : texts) {
     for (const Window& window : WindowsOf(text, options)) {
       report.window_names.push_back(
           text.name + " at " +
           std::to_string(window.context.data() - text.tokens.data()));
       Predictions predictions(options.forced_tokens);
       Status status = RunWholeWindow(
-          engine, window, full,
+          engine, window, options.cache,
           [&](size_t i, std::span<const float> logits) {
             predictions[i].assign(logits.begin(), logits.end());
           },
@@ -240,14 +151,14 @@ Result<ClosedLoopReport> RunClosedLoop(
       if (!status.ok()) return status;
       done(1);
       const Comparison comparison(window, predictions);
-      for (size_t p = 0; p < setups->size(); ++p) {
+      for (size_t p = 0; p < policies->size(); ++p) {
         std::vector<FidelityMeter> meters(n_budgets);
         status = RunWindow(
-            engine, window, (*setups)[p], options.budgets,
+            engine, window, (*policies)[p], options.budgets,
             [&](size_t b) { return comparison.Into(meters[b]); }, cancelled);
         if (!status.ok()) return status;
         for (size_t b = 0; b < n_budgets; ++b) {
-          report.rows[b * setups->size() + p].windows.push_back(
+          report.rows[b * policies->size() + p].windows.push_back(
               meters[b].Result());
         }
         done(n_budgets);

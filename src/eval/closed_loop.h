@@ -15,27 +15,17 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "eval/context_reading.h"
 #include "eval/fidelity.h"
+#include "eval/tokenized_text.h"
 #include "lookaheadkv/options.h"
 #include "lookaheadkv/status.h"
 
 namespace lkv {
 
-// When the context is cut down to the budget.
-enum class ContextReading {
-  kWithinBudget,  // while it is read, as the budget demands
-  kWhole,         // once it has been read whole: more memory, later tokens of
-                  // it are computed from all earlier ones
-};
-
-struct ClosedLoopText {
-  std::string name;
-  std::vector<int32_t> tokens;
-};
-
 struct ClosedLoopOptions {
   std::vector<std::string> policies;  // or `repeat` (policy/repeat_policy.h)
-  std::vector<double> budgets;        // shares of a window's tokens
+  std::vector<Budget> budgets;        // shares are of a window's tokens
   uint32_t context_tokens = 3072;
   uint32_t forced_tokens = 256;
   uint32_t windows_per_text = 5;  // evenly over the text; they may overlap
@@ -46,7 +36,7 @@ struct ClosedLoopOptions {
 // One policy at one budget.
 struct ClosedLoopRow {
   std::string policy;
-  double budget = 0;
+  Budget budget;
   std::vector<Fidelity> windows;  // by text, then place
 };
 
@@ -61,7 +51,7 @@ struct ClosedLoopReport {
 // done and all. kInvalidArgument: an unknown policy, a text too short for a
 // window, a budget below what the policies need.
 Result<ClosedLoopReport> RunClosedLoop(
-    Engine& engine, std::span<const ClosedLoopText> texts,
+    Engine& engine, std::span<const TokenizedText> texts,
     const ClosedLoopOptions& options,
     const std::function<void(uint64_t, uint64_t)>& progress,
     const std::function<bool()>& cancelled);
