@@ -59,7 +59,8 @@ constexpr std::array<std::string_view, 24> kPeople = {
     "Irene",   "Jacob", "Karen", "Louis", "Maria",  "Nigel",  "Olga",  "Peter",
     "Quentin", "Rosa",  "Simon", "Tanya", "Ursula", "Victor", "Wanda", "Zoe"};
 
-// Draws by remainder: std's distributions differ between libraries.
+// Draws by remainder, because std's distributions differ between libraries.
+// One draw for each statement: compilers choose the order within one.
 class Chance {
  public:
   Chance(RecallTask task, uint64_t seed)
@@ -89,8 +90,12 @@ class Chance {
   std::string Digits() { return std::to_string(Number(100, 999)); }
 
   std::string Sentence() {
-    return Pick(kTimes) + " the " + Pick(kWorkers) + " " + Pick(kDeeds) +
-           " the " + Pick(kThings) + " " + Pick(kPlaces) + ".\n";
+    std::string text = Pick(kTimes);
+    text.append(" the ").append(Pick(kWorkers));
+    text.append(" ").append(Pick(kDeeds));
+    text.append(" the ").append(Pick(kThings));
+    text.append(" ").append(Pick(kPlaces)).append(".\n");
+    return text;
   }
 
  private:
@@ -122,9 +127,8 @@ std::string Scatter(Chance& chance, const std::vector<std::string>& lines,
 }
 
 RecallExample Needle(Chance& chance, uint32_t n_filler) {
-  const std::string line = "The secret number of the " +
-                           chance.Pick(kAdjectives) + " " +
-                           chance.Pick(kThings) + " is";
+  std::string line = "The secret number of the " + chance.Pick(kAdjectives);
+  line.append(" ").append(chance.Pick(kThings)).append(" is");
   const std::string number = chance.Digits();
   return {Scatter(chance, {line + " " + number + ".\n"}, n_filler),
           {{line, number}}};
@@ -187,10 +191,11 @@ RecallExample Facts(Chance& chance, uint32_t n_filler) {
       {"Who keeps the key?", "The key is kept by", kPeople},
   }};
   constexpr size_t kQuestions = 4;
-  const std::string form =
+  std::string form =
       "Question: Who wrote the letter?\nAnswer: The letter was written by " +
-      chance.Pick(kPeople) +
-      ".\nQuestion: Where was the ship built?\nAnswer: The ship was built in " +
+      chance.Pick(kPeople) + ".\n";
+  form +=
+      "Question: Where was the ship built?\nAnswer: The ship was built in " +
       chance.Pick(kTowns) + ".\n";
   const auto ask = [&](const Relation& relation) {
     return form + "Question: " + std::string(relation.question) +
