@@ -63,8 +63,7 @@ constexpr std::array<std::string_view, 24> kPeople = {
 // One draw for each statement: compilers choose the order within one.
 class Chance {
  public:
-  Chance(RecallTask task, uint64_t seed)
-      : random_(seed * kNames.size() + static_cast<uint64_t>(task)) {}
+  explicit Chance(uint64_t seed) : random_(seed) {}
 
   uint32_t Number(uint32_t low, uint32_t high) {
     return low + static_cast<uint32_t>(random_() % (high - low + 1));
@@ -295,7 +294,7 @@ std::optional<RecallTask> FindRecallTask(std::string_view name) {
 
 RecallExample MakeRecallExample(RecallTask task, uint64_t seed,
                                 uint32_t n_filler) {
-  Chance chance(task, seed);
+  Chance chance(seed);
   switch (task) {
     case RecallTask::kNeedle:
       return Needle(chance, n_filler);
