@@ -297,6 +297,7 @@ Result<EvalPlan> EvalVerb::ReadPlan() const {
     generation.new_tokens = new_tokens_;
     generation.seed = static_cast<uint32_t>(cache.seed);
     generation.cache = cache;
+    if (Status s = CheckPolicies(generation); !s.ok()) return s;
   }
   if (plan.NeedsTexts() && texts_.empty()) {
     return InvalidArgument(
@@ -317,12 +318,13 @@ ExitCode EvalVerb::Run(Output& out, Interrupt& interrupt) const {
   const Status status =
       Suites(*engine_options, texts_, *contents, interrupt, findings)
           .Run(*plan);
-  const bool stopped = status.code() == StatusCode::kCancelled;
-  // What was measured until then is worth having; of a suite that failed, the
-  // error is.
-  if (!status.ok() && !(stopped && !findings.empty())) return out.Fail(status);
-  findings.Finish();
-  return stopped ? ExitCode::kInterrupted : ExitCode::kDone;
+  // What was measured is worth having, whatever came after it.
+  if (!findings.empty()) findings.Finish();
+  if (status.ok()) return ExitCode::kDone;
+  if (status.code() == StatusCode::kCancelled && !findings.empty()) {
+    return ExitCode::kInterrupted;
+  }
+  return out.Fail(status);
 }
 
 }  // namespace lkv::cli

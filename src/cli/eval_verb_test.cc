@@ -167,6 +167,20 @@ TEST(EvalTest, SuitesThatWereFinishedStandWhenAnotherIsStopped) {
   EXPECT_EQ(document["error"]["code"], "interrupted");
 }
 
+TEST(EvalTest, SuitesThatWereFinishedStandWhenAnotherFails) {
+  const ChildResult result = RunLkv(
+      WithModel({"eval", "--suite", "recall,generation", "-f",
+                 LKV_SOURCE_DIR "/.clang-format", "--tasks", "needle",
+                 "--examples", "1", "--context", "320", "--budget", "160",
+                 "--policies", "fifo", "--set", "recent_tokens=32", "--json"}));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.err.find("fewer than the 320 to go on from"),
+            std::string::npos)
+      << result.err;
+  const json document = json::parse(result.out, nullptr, false);
+  EXPECT_EQ(document["tasks"].size(), 1u);
+}
+
 TEST(EvalTest, BadInputIsNamed) {
   for (const auto& [words, says] : std::vector<std::pair<Words, std::string>>{
            {{"eval"}, "--file: is missing"},

@@ -33,7 +33,7 @@ class MemoryCurve {
 class Continuations {
  public:
   Continuations(Engine& engine, const LongGenerationOptions& options,
-                const std::function<void(uint64_t)>& advance,
+                const std::function<void()>& advance,
                 const std::function<bool()>& cancelled)
       : engine_(engine),
         options_(options),
@@ -62,7 +62,7 @@ class Continuations {
          .sampler = sampler},
         [&](std::string_view) {
           memory.Add((*sequence)->stats());
-          advance_(1);
+          advance_();
           return true;
         },
         {}, cancelled_);
@@ -98,7 +98,7 @@ class Continuations {
       const std::span<const float> logits = now.logits();
       log_likelihood +=
           logits[static_cast<size_t>(text[i++])] - LogSumExp(logits);
-      advance_(1);
+      advance_();
     };
     Result<std::unique_ptr<Sequence>> sequence =
         StartAndRunForced(engine_, {&part, 1}, OptionsFor({&part, 1}, cache),
@@ -109,7 +109,7 @@ class Continuations {
 
   Engine& engine_;
   const LongGenerationOptions& options_;
-  const std::function<void(uint64_t)>& advance_;
+  const std::function<void()>& advance_;
   const std::function<bool()>& cancelled_;
 };
 
@@ -151,6 +151,10 @@ Result<std::vector<CacheOptions>> CachesOf(
 
 }  // namespace
 
+Status CheckPolicies(const LongGenerationOptions& options) {
+  return CachesOf(options).status();
+}
+
 Result<std::vector<LongGeneration>> MeasureLongGeneration(
     Engine& engine, std::span<const TokenizedText> texts,
     const LongGenerationOptions& options,
@@ -162,8 +166,8 @@ Result<std::vector<LongGeneration>> MeasureLongGeneration(
   const uint64_t n_all =
       texts.size() * (1 + caches->size()) * 2 * options.new_tokens;
   uint64_t n_done = 0;
-  const std::function<void(uint64_t)> advance = [&](uint64_t n) {
-    n_done += n;
+  const std::function<void()> advance = [&] {
+    ++n_done;
     if (progress) progress(n_done, n_all);
   };
   const Continuations continuations(engine, options, advance, cancelled);

@@ -57,6 +57,10 @@ struct LongGeneration {
   std::vector<LongGenerationRow> rows;  // by budget, then policy
 };
 
+// kInvalidArgument: an unknown policy, or `repeat`. For those who want to know
+// before a model is loaded.
+Status CheckPolicies(const LongGenerationOptions& options);
+
 // One entry for each text. `progress` (may be empty) is told tokens done and
 // all: each row's are written once and read once. kInvalidArgument: an unknown
 // policy, a text shorter than the prompt, more tokens than the model was
