@@ -7,8 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/check.h"
-
 namespace lkv {
 namespace {
 

@@ -28,7 +28,9 @@ struct RecallOptions {
   std::vector<RecallTask> tasks;
   std::vector<std::string> policies;  // or `repeat` (policy/repeat_policy.h)
   std::vector<Budget> budgets;        // shares are of context and answer
-  uint32_t context_tokens = 1536;     // at most, by less than a sentence
+  // At most, by less than a sentence. An eighth of it is the least budget that
+  // leaves a choice beside what every policy keeps.
+  uint32_t context_tokens = 2304;
   uint32_t contexts_per_task = 8;
   uint32_t answer_tokens = 24;  // an answer ends with its line, or here
   ContextReading reading = ContextReading::kWhole;
