@@ -52,7 +52,7 @@ class EvalVerb {
   uint32_t n_windows_ = 5;
   std::vector<std::string> tasks_;
   uint32_t n_examples_ = 8;
-  uint32_t new_tokens_ = 1024;
+  uint32_t new_tokens_ = 2048;
   bool json_ = false;
 };
 

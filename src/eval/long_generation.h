@@ -27,7 +27,7 @@ struct LongGenerationOptions {
   std::vector<std::string> policies;  // not `repeat`
   std::vector<Budget> budgets;        // shares are of prompt and new tokens
   uint32_t prompt_tokens = 256;       // the first of the text
-  uint32_t new_tokens = 1024;
+  uint32_t new_tokens = 2048;
   float temperature = 0.7f;  // other sampling options: their defaults
   uint32_t seed = 0;
   CacheOptions cache;  // policy and budget are replaced
