@@ -168,7 +168,7 @@ void EvalVerb::AddTo(CLI::App& app) {
           "[streaming,observed,snapkv,tova,random,lookahead]");
   verb->add_option("--context", context_tokens_,
                    "Tokens that are read as a prompt [fidelity 3072, recall "
-                   "2304, generation 256]")
+                   "2400, generation 256]")
       ->type_name("N")
       ->check(WholeNumber(1, 1u << 20));
   AddNumber(*verb, "--windows", &n_windows_, 1, 1000,

@@ -30,7 +30,7 @@ struct RecallOptions {
   std::vector<Budget> budgets;        // shares are of context and answer
   // At most, by less than a sentence. An eighth of it is the least budget that
   // leaves a choice beside what every policy keeps.
-  uint32_t context_tokens = 2304;
+  uint32_t context_tokens = 2400;
   uint32_t contexts_per_task = 8;
   uint32_t answer_tokens = 24;  // an answer ends with its line, or here
   ContextReading reading = ContextReading::kWhole;

@@ -244,11 +244,14 @@ RecallExample Dialogue(Chance& chance, uint32_t n_turns) {
   const std::string locker = chance.Digits();
   const std::string thing = chance.Pick(kThings);
   RecallExample example;
-  example.context = "User: Hello, my name is " + name + ". My home town is " +
-                    town + ", my locker number is " + locker +
-                    ", and I lost my " + thing +
-                    ".\nAssistant: Hello, thank you for telling me. What can I "
-                    "do for you today?\n";
+  // The first page of 16 tokens, which holds the sinks, never leaves.
+  example.context =
+      "This is what a user, who needs help, and an assistant, who gives it, "
+      "said to each other one day.\nUser: Hello, my name is " +
+      name + ". My home town is " + town + ", my locker number is " + locker +
+      ", and I lost my " + thing +
+      ".\nAssistant: Hello, thank you for telling me. What can I "
+      "do for you today?\n";
   for (uint32_t i = 0; i < n_turns; ++i) {
     const std::string worker = chance.Pick(kWorkers);
     const std::string place = chance.Pick(kPlaces);

@@ -45,7 +45,8 @@ struct RecallExample {
 
 // `n_filler` sentences (in a dialogue: turns) stand around what is asked for,
 // about 14 tokens each (38). Everything asked for stands in the first 85 % of
-// the context; the first 5 % hold none of it, but in a dialogue.
+// the context and behind its first sentences, so that no policy keeps it
+// anyway.
 RecallExample MakeRecallExample(RecallTask task, uint64_t seed,
                                 uint32_t n_filler);
 
