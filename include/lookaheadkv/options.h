@@ -76,6 +76,8 @@ struct Budget {
   Kind kind = Kind::kFull;
   double share = 1.0;   // kShare: of (prompt + new tokens)
   uint64_t amount = 0;  // kTokens: tokens; kBytes: bytes
+
+  bool operator==(const Budget&) const = default;
 };
 
 struct CacheOptions {

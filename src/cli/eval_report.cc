@@ -9,6 +9,7 @@
 #include "base/bootstrap.h"
 #include "cli/number_text.h"
 #include "cli/text_table.h"
+#include "options/budget_text.h"
 
 namespace lkv::cli {
 namespace {
@@ -30,6 +31,7 @@ struct Figures {
   double kl_mean_sure = 0;
   double kl_p99 = 0;
   double top1_agreement = 0;
+  double first_divergence = 0;
   double top5_overlap = 0;
   double perplexity_ratio = 0;  // geometric
   std::optional<Interval> kl_ci95, top1_ci95;
@@ -51,6 +53,10 @@ class Statistics {
     figures.kl_mean_sure = mean(&Fidelity::kl_mean_sure);
     figures.kl_p99 = mean(&Fidelity::kl_p99);
     figures.top1_agreement = mean(&Fidelity::top1_agreement);
+    for (const Fidelity& window : windows) {
+      figures.first_divergence += window.first_divergence;
+    }
+    figures.first_divergence /= static_cast<double>(windows.size());
     figures.top5_overlap = mean(&Fidelity::top5_overlap);
     double log_ratio = 0;
     for (const Fidelity& window : windows) {
@@ -119,6 +125,7 @@ Json FiguresAsJson(const Figures& figures) {
           {"kl_mean_sure", figures.kl_mean_sure},
           {"kl_p99", figures.kl_p99},
           {"top1_agreement", figures.top1_agreement},
+          {"first_divergence", figures.first_divergence},
           {"top5_overlap", figures.top5_overlap},
           {"ppl_ratio", figures.perplexity_ratio},
           {"ci95", IntervalAsJson(figures.kl_ci95)},
@@ -138,7 +145,7 @@ Json EvalAsJson(const ClosedLoopReport& report) {
   Json rows = Json::array();
   for (const ClosedLoopRow& row : report.rows) {
     Json json = {{"policy", row.policy},
-                 {"budget", row.budget},
+                 {"budget", BudgetAsJson(row.budget)},
                  {"fidelity", FiguresAsJson(statistics.Of(row.windows))}};
     Json windows = Json::array();
     for (const Fidelity& window : row.windows)
@@ -174,7 +181,9 @@ std::string EvalAsText(const ClosedLoopReport& report,
                    {"policy"},
                    {"KL", Align::kRight},
                    {"95 %", Align::kRight},
+                   {"KL where sure", Align::kRight},
                    {"top-1", Align::kRight},
+                   {"same until", Align::kRight},
                    {"perplexity", Align::kRight},
                    {"KL to best other", Align::kRight},
                    {"95 %", Align::kRight}});
@@ -182,9 +191,11 @@ std::string EvalAsText(const ClosedLoopReport& report,
     const Figures figures = statistics.Of(row.windows);
     const ClosedLoopRow* best = BestBaseline(report, row, statistics);
     table.AddRow(
-        {FormatPercent(row.budget), row.policy,
+        {FormatBudget(row.budget), row.policy,
          FormatSignificant(figures.kl_mean), RangeText(figures.kl_ci95),
+         FormatSignificant(figures.kl_mean_sure),
          FormatPercent(figures.top1_agreement),
+         FormatFixed(figures.first_divergence, 1),
          FormatFixed(figures.perplexity_ratio, 3) + "x",
          best == nullptr
              ? "-"

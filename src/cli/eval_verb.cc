@@ -1,29 +1,188 @@
 #include "cli/eval_verb.h"
 
+#include <algorithm>
+#include <functional>
+#include <memory>
 #include <utility>
 
+#include "base/printable_text.h"
 #include "cli/eval_report.h"
+#include "cli/long_generation_report.h"
 #include "cli/open_engine.h"
 #include "cli/prompt_arguments.h"
+#include "cli/recall_report.h"
+#include "options/budget_text.h"
 
 namespace lkv::cli {
+namespace {
+
+Result<std::vector<std::string>> ReadFiles(
+    const std::vector<std::string>& paths) {
+  std::vector<std::string> contents;
+  for (const std::string& path : paths) {
+    auto text = ReadWholeFile(path);
+    if (!text.ok()) return text.status();
+    contents.push_back(*std::move(text));
+  }
+  return contents;
+}
+
+// Collects what the suites found: as text, each as soon as it is there; as
+// JSON, in one document at the end.
+class Findings {
+ public:
+  Findings(Output& out, bool json) : out_(out), json_(json) {}
+
+  void Add(const Json& fields, const std::string& text) {
+    if (!json_) out_.Write((n_ > 0 ? "\n" : "") + text);
+    document_.update(fields);
+    ++n_;
+  }
+  bool empty() const { return n_ == 0; }
+  void Finish() {
+    if (json_) out_.Write(DumpJson(document_));
+  }
+
+ private:
+  Output& out_;
+  const bool json_;
+  Json document_ = Json::object();
+  uint32_t n_ = 0;
+};
+
+// Runs the suites of a plan one after the other.
+class Suites {
+ public:
+  // `contents` are those of the files called `names`.
+  Suites(const EngineOptions& engine, const std::vector<std::string>& names,
+         const std::vector<std::string>& contents, Interrupt& interrupt,
+         Findings& findings)
+      : engine_options_(engine),
+        names_(names),
+        contents_(contents),
+        interrupt_(interrupt),
+        findings_(findings) {}
+
+  // Predictions are compared with 16-bit activations (eval/fidelity.h says
+  // why); answers and long texts are those that users get.
+  Status Run(const EvalPlan& plan) {
+    if (plan.fidelity) {
+      if (Status s = Open(ActivationPrecision::kHigh); !s.ok()) return s;
+      if (Status s = Run(*plan.fidelity); !s.ok()) return s;
+    }
+    if (!plan.recall && !plan.generation) return {};
+    if (Status s = Open(ActivationPrecision::kAuto); !s.ok()) return s;
+    if (plan.recall) {
+      if (Status s = Run(*plan.recall); !s.ok()) return s;
+    }
+    return plan.generation ? Run(*plan.generation) : Status();
+  }
+
+ private:
+  using OnProgress = std::function<void(uint64_t, uint64_t)>;
+
+  Status Open(ActivationPrecision activations) {
+    engine_.reset();  // its memory is wanted
+    engine_options_.activations = activations;
+    auto engine = OpenEngine(engine_options_, interrupt_);
+    if (!engine.ok()) return engine.status();
+    engine_ = *std::move(engine);
+    texts_.clear();
+    for (size_t i = 0; i < names_.size(); ++i) {
+      texts_.push_back(
+          {names_[i], engine_->tokenizer().Tokenize(
+                          contents_[i], Tokenizer::Start::kAsTrained,
+                          Tokenizer::Special::kAsText)});
+    }
+    return {};
+  }
+
+  // measure(progress) -> Result of something.
+  template <typename Measure>
+  auto WithProgress(std::string_view unit, const Measure& measure) {
+    Progress progress("eval");
+    return measure(OnProgress([&](uint64_t n_done, uint64_t n_all) {
+      progress.Show(n_done, n_all, unit);
+    }));
+  }
+
+  Status Run(const ClosedLoopOptions& options) {
+    const auto report = WithProgress("runs", [&](const OnProgress& progress) {
+      return RunClosedLoop(*engine_, texts_, options, progress, cancelled_);
+    });
+    if (!report.ok()) return report.status();
+    findings_.Add(EvalAsJson(*report), EvalAsText(*report, options));
+    return {};
+  }
+  Status Run(const RecallOptions& options) {
+    const auto report =
+        WithProgress("contexts", [&](const OnProgress& progress) {
+          return MeasureRecall(*engine_, options, progress, cancelled_);
+        });
+    if (!report.ok()) return report.status();
+    findings_.Add(RecallAsJson(*report, options),
+                  RecallAsText(*report, options));
+    return {};
+  }
+  Status Run(const LongGenerationOptions& options) {
+    const auto report = WithProgress("tokens", [&](const OnProgress& progress) {
+      return MeasureLongGeneration(*engine_, texts_, options, progress,
+                                   cancelled_);
+    });
+    if (!report.ok()) return report.status();
+    findings_.Add(LongGenerationAsJson(*report, options),
+                  LongGenerationAsText(*report, options));
+    return {};
+  }
+
+  EngineOptions engine_options_;
+  const std::vector<std::string>& names_;
+  const std::vector<std::string>& contents_;
+  Interrupt& interrupt_;
+  Findings& findings_;
+  const std::function<bool()> cancelled_ = [this] {
+    return interrupt_.Requested();
+  };
+  std::unique_ptr<Engine> engine_;
+  std::vector<TokenizedText> texts_;
+};
+
+}  // namespace
 
 void EvalVerb::AddTo(CLI::App& app) {
   CLI::App* verb = app.add_subcommand(
-      "eval", "Measure what budgets and policies change in the predictions");
+      "eval", "Measure what budgets and policies change in the answers");
   model_.AddTo(*verb, ModelArguments::Offer::kThreads);
-  AddList(*verb, "-f,--file", &texts_, "Texts; windows are taken from each")
-      ->required();
+  AddList(*verb, "--suite", &suites_,
+          "fidelity: predictions on given texts; recall: questions about made "
+          "contexts; generation: long continuations of given texts; all "
+          "[fidelity]");
+  AddList(*verb, "-f,--file", &texts_,
+          "Texts; fidelity takes windows from each, generation begins at "
+          "their beginning");
   AddList(*verb, "--budget", &budgets_,
-          "Shares of a window that stay [12.5%,25%]");
+          "Budgets: shares of a window (25%), tokens (1024) or bytes (16MiB) "
+          "[12.5%,25%]");
   AddList(*verb, "--policies", &policies_,
           "Policies, repeat among them, which has the context read twice "
           "[streaming,observed,snapkv,tova,random,lookahead]");
-  AddNumber(*verb, "--windows", &n_windows_, 1, 1000, "Windows of each text");
-  AddNumber(*verb, "--context", &context_tokens_, 1, 1u << 20,
-            "Tokens of a window that are read as a prompt");
+  verb->add_option("--context", context_tokens_,
+                   "Tokens that are read as a prompt [fidelity 3072, recall "
+                   "2400, generation 256]")
+      ->type_name("N")
+      ->check(WholeNumber(1, 1u << 20));
+  AddNumber(*verb, "--windows", &n_windows_, 1, 1000,
+            "fidelity: windows of each text");
   AddNumber(*verb, "--forced", &forced_tokens_, 1, 1u << 16,
-            "Tokens of a window that are fed one by one and compared");
+            "fidelity: tokens of a window that are fed one by one and "
+            "compared");
+  AddList(*verb, "--tasks", &tasks_,
+          "recall: needle, multikey, variable, facts, repetition, dialogue "
+          "[all]");
+  AddNumber(*verb, "--examples", &n_examples_, 1, 10000,
+            "recall: contexts of each task");
+  AddNumber(*verb, "--generate", &new_tokens_, 1, 1u << 20,
+            "generation: tokens that are written behind each text");
   verb->add_option("--read", reading_,
                    "whole: the context is cut down once it has been read; "
                    "budget: it is read within the budget [whole]")
@@ -32,66 +191,140 @@ void EvalVerb::AddTo(CLI::App& app) {
   config_.AddTo(*verb, ConfigArguments::Offer::kKvType);
   verb->add_flag("--json", json_, "Print one JSON document");
   verb->footer(
-      "Activations are 16 bit throughout. KL: mean of KL(full || policy) in\n"
-      "nats. Intervals are over windows; \"KL to best other\" compares with "
+      "KL: mean of KL(full || policy) in nats, activations of 16 bits in the\n"
+      "suite fidelity. Intervals are over windows and contexts; \"KL to best "
+      "other\"\n"
+      "compares with the best other policy at that budget, lookahead and "
+      "repeat\n"
+      "left out, on the same windows. Contexts and what is drawn come from "
       "the\n"
-      "best other policy at that budget, lookahead and repeat left out, on "
-      "the\n"
-      "same windows.\n\n"
-      "Example:\n"
-      "  lkv eval -f novel.txt,code.h --budget 25% --policies lru,lookahead");
+      "key seed.\n\n"
+      "Examples:\n"
+      "  lkv eval -f novel.txt,code.h --budget 25% --policies lru,lookahead\n"
+      "  lkv eval --suite recall --budget 12.5%,25%\n"
+      "  lkv eval --suite generation -f novel.txt --budget 1024 --generate "
+      "6000");
 }
 
-Result<ClosedLoopOptions> EvalVerb::ReadOptions() const {
-  auto configuration = config_.Load();
+Result<std::vector<Budget>> EvalVerb::ReadBudgets() const {
+  std::vector<Budget> budgets;
+  for (const std::string& text : budgets_) {
+    const Result<Budget> budget = ParseBudget(text);
+    if (!budget.ok()) {
+      return InvalidArgument("--budget: " +
+                             std::string(budget.status().message()));
+    }
+    if (budget->kind == Budget::Kind::kFull) {
+      return InvalidArgument(
+          "--budget: full evicts nothing and is measured anyway; give a share, "
+          "tokens or bytes");
+    }
+    budgets.push_back(*budget);
+  }
+  return budgets;
+}
+
+Result<std::vector<RecallTask>> EvalVerb::ReadTasks() const {
+  const std::span<const RecallTask> all = AllRecallTasks();
+  if (tasks_.empty()) return std::vector(all.begin(), all.end());
+  std::vector<RecallTask> tasks;
+  for (const std::string& name : tasks_) {
+    const std::optional<RecallTask> task = FindRecallTask(name);
+    if (!task) {
+      std::string known;
+      for (RecallTask one : all) {
+        known += (known.empty() ? "" : " | ") + std::string(NameOf(one));
+      }
+      return InvalidArgument("--tasks: " + Quoted(name) + " is none of " +
+                             known);
+    }
+    tasks.push_back(*task);
+  }
+  return tasks;
+}
+
+bool EvalVerb::Measures(std::string_view suite) const {
+  return std::any_of(
+      suites_.begin(), suites_.end(),
+      [&](const std::string& name) { return name == suite || name == "all"; });
+}
+
+Result<EvalPlan> EvalVerb::ReadPlan() const {
+  const CLI::Validator is_suite =
+      OneOf({"fidelity", "recall", "generation", "all"});
+  for (const std::string& name : suites_) {
+    const std::string problem = is_suite(name);
+    if (!problem.empty()) return InvalidArgument("--suite: " + problem);
+  }
+  const auto configuration = config_.Load();
   if (!configuration.ok()) return configuration.status();
-  ClosedLoopOptions options;
-  options.cache = configuration->cache();
-  options.policies = policies_;
-  auto budgets = ReadShares("--budget", budgets_);
+  const auto budgets = ReadBudgets();
   if (!budgets.ok()) return budgets.status();
-  options.budgets = *std::move(budgets);
-  options.context_tokens = context_tokens_;
-  options.forced_tokens = forced_tokens_;
-  options.windows_per_text = n_windows_;
-  options.reading = reading_ == "whole" ? PromptReading::kWhole
-                                        : PromptReading::kWithinBudget;
-  return options;
+  const auto tasks = ReadTasks();
+  if (!tasks.ok()) return tasks.status();
+  const CacheOptions& cache = configuration->cache();
+  const PromptReading reading = reading_ == "whole"
+                                     ? PromptReading::kWhole
+                                     : PromptReading::kWithinBudget;
+  EvalPlan plan;
+  if (Measures("fidelity")) {
+    ClosedLoopOptions& fidelity = plan.fidelity.emplace();
+    fidelity.policies = policies_;
+    fidelity.budgets = *budgets;
+    fidelity.context_tokens = context_tokens_.value_or(fidelity.context_tokens);
+    fidelity.forced_tokens = forced_tokens_;
+    fidelity.windows_per_text = n_windows_;
+    fidelity.reading = reading;
+    fidelity.cache = cache;
+  }
+  if (Measures("recall")) {
+    RecallOptions& recall = plan.recall.emplace();
+    recall.tasks = *tasks;
+    recall.policies = policies_;
+    recall.budgets = *budgets;
+    recall.context_tokens = context_tokens_.value_or(recall.context_tokens);
+    recall.contexts_per_task = n_examples_;
+    recall.reading = reading;
+    recall.seed = cache.seed;
+    recall.cache = cache;
+  }
+  if (Measures("generation")) {
+    LongGenerationOptions& generation = plan.generation.emplace();
+    generation.policies = policies_;
+    generation.budgets = *budgets;
+    generation.prompt_tokens =
+        context_tokens_.value_or(generation.prompt_tokens);
+    generation.new_tokens = new_tokens_;
+    generation.seed = static_cast<uint32_t>(cache.seed);
+    generation.cache = cache;
+    if (Status s = CheckPolicies(generation); !s.ok()) return s;
+  }
+  if (plan.NeedsTexts() && texts_.empty()) {
+    return InvalidArgument(
+        "--file: is missing; fidelity and generation measure on texts, name "
+        "one");
+  }
+  return plan;
 }
 
 ExitCode EvalVerb::Run(Output& out, Interrupt& interrupt) const {
-  const auto options = ReadOptions();
-  if (!options.ok()) return out.Fail(options.status());
-  std::vector<std::string> contents;
-  for (const std::string& path : texts_) {
-    auto text = ReadWholeFile(path);
-    if (!text.ok()) return out.Fail(text.status());
-    contents.push_back(*std::move(text));
-  }
-  auto engine_options = model_.ToEngineOptions();
+  const auto plan = ReadPlan();
+  if (!plan.ok()) return out.Fail(plan.status());
+  const auto contents = ReadFiles(texts_);
+  if (!contents.ok()) return out.Fail(contents.status());
+  const auto engine_options = model_.ToEngineOptions();
   if (!engine_options.ok()) return out.Fail(engine_options.status());
-  engine_options->activations = ActivationPrecision::kHigh;
-  const auto engine = OpenEngine(*engine_options, interrupt);
-  if (!engine.ok()) return out.Fail(engine.status());
-
-  std::vector<ClosedLoopText> texts;
-  for (size_t i = 0; i < texts_.size(); ++i) {
-    texts.push_back({texts_[i], (*engine)->tokenizer().Tokenize(
-                                    contents[i], Tokenizer::Start::kAsTrained,
-                                    Tokenizer::Special::kAsText)});
+  Findings findings(out, json_);
+  const Status status =
+      Suites(*engine_options, texts_, *contents, interrupt, findings)
+          .Run(*plan);
+  // What was measured is worth having, whatever came after it.
+  if (!findings.empty()) findings.Finish();
+  if (status.ok()) return ExitCode::kDone;
+  if (status.code() == StatusCode::kCancelled && !findings.empty()) {
+    return ExitCode::kInterrupted;
   }
-  Progress progress("eval");
-  const auto report = RunClosedLoop(
-      **engine, texts, *options,
-      [&](uint64_t n_done, uint64_t n_all) {
-        progress.Show(n_done, n_all, "runs");
-      },
-      [&] { return interrupt.Requested(); });
-  progress.Erase();
-  if (!report.ok()) return out.Fail(report.status());
-  out.Write(json_ ? DumpJson(EvalAsJson(*report))
-                  : EvalAsText(*report, *options));
-  return ExitCode::kDone;
+  return out.Fail(status);
 }
 
 }  // namespace lkv::cli

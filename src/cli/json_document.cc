@@ -1,5 +1,7 @@
 #include "cli/json_document.h"
 
+#include "options/budget_text.h"
+
 namespace lkv::cli {
 
 std::string DumpJson(const Json& document) {
@@ -9,6 +11,11 @@ std::string DumpJson(const Json& document) {
 Json IntervalAsJson(const std::optional<Interval>& interval) {
   if (!interval) return Json();
   return {interval->low, interval->high};
+}
+
+Json BudgetAsJson(const Budget& budget) {
+  if (budget.kind == Budget::Kind::kShare) return budget.share;
+  return FormatBudget(budget);
 }
 
 }  // namespace lkv::cli

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/bootstrap.h"
+#include "lookaheadkv/options.h"
 
 namespace lkv::cli {
 
@@ -17,5 +18,8 @@ std::string DumpJson(const Json& document);
 
 // [low, high]; null where there is none.
 Json IntervalAsJson(const std::optional<Interval>& interval);
+
+// A share as a number (0.25), any other budget as its text ("1024", "64MiB").
+Json BudgetAsJson(const Budget& budget);
 
 }  // namespace lkv::cli

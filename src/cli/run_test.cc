@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli/testing_runs.h"
 #include "testing/child_process.h"
 #include "testing/test_paths.h"
 
@@ -14,22 +15,6 @@ namespace lkv::cli {
 namespace {
 
 using nlohmann::json;
-
-using Words = std::vector<std::string>;
-
-std::vector<std::string> WithModel(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin() + 1, {"-m", TestModelPath()});
-  return arguments;
-}
-
-json RunJson(std::vector<std::string> arguments,
-             const ChildOptions& options = {}) {
-  arguments.push_back("--json");
-  const ChildResult result = RunLkv(WithModel(std::move(arguments)), options);
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_TRUE(json::accept(result.out)) << result.out;
-  return json::parse(result.out, nullptr, false);
-}
 
 std::string LongText(size_t n_words) {
   std::ostringstream text;
@@ -74,58 +59,6 @@ TEST(BenchSpeedTest, TheConfigurationSaysWhatIsMeasured) {
   EXPECT_EQ(rows[0]["budget"], "full");
   EXPECT_GT(rows[0]["read_bytes_per_step"], 90'000'000);
   EXPECT_GT(rows[0]["ratio_to_stream"], 0);
-}
-
-TEST(EvalTest, RowsHoldEveryFieldOfTheInterface) {
-  const auto document = RunJson(
-      {"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--windows", "2", "--context",
-       "400", "--forced", "8", "--budget", "75%", "--policies",
-       "streaming,random,lookahead", "--set", "recent_tokens=32"});
-  EXPECT_EQ(document["windows"].size(), 2u);
-  EXPECT_LT(document["noise_floor"]["kl_mean"], 0.01);
-  const auto& rows = document["rows"];
-  ASSERT_EQ(rows.size(), 3u);
-  for (const auto& row : rows) {
-    EXPECT_EQ(row["budget"], 0.75);
-    EXPECT_GT(row["fidelity"]["kl_mean"], 0);
-    EXPECT_EQ(row["fidelity"]["ci95"].size(), 2u);
-    EXPECT_EQ(row["kl_by_window"].size(), 2u);
-    EXPECT_NE(row["best_baseline"], row["policy"]);
-    EXPECT_NE(row["best_baseline"], "lookahead");
-  }
-}
-
-TEST(EvalTest, AContextReadWithinTheBudgetIsCutWhileItIsRead) {
-  Words words = {"eval",      "-f",       LKV_SOURCE_DIR "/LICENSE",
-                 "--windows", "1",        "--context",
-                 "600",       "--forced", "4",
-                 "--budget",  "50%",      "--policies",
-                 "streaming", "--read",   "budget"};
-  const ChildResult within = RunLkv(WithModel(words));
-  EXPECT_EQ(within.exit_code, 0) << within.err;
-  EXPECT_NE(within.out.find("is read within the budget"), std::string::npos);
-  words.back() = "whole";
-  const ChildResult whole = RunLkv(WithModel(words));
-  EXPECT_NE(whole.out.find("is read whole, then cut down"), std::string::npos);
-  EXPECT_NE(whole.out, within.out);
-}
-
-TEST(EvalTest, BadInputIsNamed) {
-  for (const auto& [words, says] : std::vector<std::pair<Words, std::string>>{
-           {{"eval"}, "--file: is missing"},
-           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--context", "9000"},
-            "fewer than a window"},
-           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--read", "twice"},
-            "--read"},
-           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--budget", "full"},
-            "full is no share"},
-           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--context", "200",
-             "--policies", "best"},
-            "best"}}) {
-    const ChildResult result = RunLkv(WithModel(words));
-    EXPECT_EQ(result.exit_code, 2) << result.err;
-    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
-  }
 }
 
 TEST(DemoTest, WhyLessIsReadThanAskedForIsSaid) {

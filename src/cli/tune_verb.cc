@@ -232,7 +232,7 @@ Status TuneVerb::Search(Engine& engine,
       !s.ok()) {
     return s;
   }
-  std::vector<ClosedLoopText> texts;
+  std::vector<TokenizedText> texts;
   for (size_t i = 0; i < texts_.size(); ++i) {
     texts.push_back({texts_[i], engine.tokenizer().Tokenize(
                                     contents[i], Tokenizer::Start::kAsTrained,
@@ -241,7 +241,7 @@ Status TuneVerb::Search(Engine& engine,
   const auto windows = CutIntoWindows(texts, report->setup, n_windows_, seed_);
   if (!windows.ok()) return windows.status();
   problem.n_windows = static_cast<uint32_t>(windows->size());
-  for (const ClosedLoopText& window : *windows) {
+  for (const TokenizedText& window : *windows) {
     report->window_names.push_back(window.name);
   }
 

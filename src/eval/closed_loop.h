@@ -15,50 +15,53 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "eval/context_reading.h"
 #include "eval/fidelity.h"
+#include "eval/tokenized_text.h"
 #include "lookaheadkv/options.h"
 #include "lookaheadkv/status.h"
 
 namespace lkv {
 
-struct ClosedLoopText {
-  std::string name;
-  std::vector<int32_t> tokens;
-};
-
 // Options of the cache to compare beside policies by name, at budgets of their
 // own.
 struct ClosedLoopCandidate {
   std::string name;
-  CacheOptions cache;           // the budget is replaced
-  std::vector<double> budgets;  // shares of a window's tokens
+  CacheOptions cache;           // budget and reading are replaced
+  std::vector<Budget> budgets;  // shares are of a window's tokens
 };
 
 struct ClosedLoopOptions {
-  std::vector<std::string> policies;  // or `repeat` (policy/repeat_policy.h)
-  std::vector<double> budgets;        // of the policies, as shares
+  std::vector<std::string> policies;
+  std::vector<Budget> budgets;  // of the policies; shares: see BudgetScope
   std::vector<ClosedLoopCandidate> candidates;
   uint32_t context_tokens = 3072;
   uint32_t forced_tokens = 256;
   uint32_t windows_per_text = 5;  // evenly over the text; they may overlap
   PromptReading reading = PromptReading::kWhole;
+  BudgetScope budget_scope = BudgetScope::kWindow;
+  SeenQueries seen_queries = SeenQueries::kSampled;
   CacheOptions cache;       // policy, budget and reading are replaced
   bool noise_floor = true;  // measure it: one run more for each window
 };
 
-// What a sequence held while the forced tokens of a window were fed.
-struct ResidentBytes {
-  double mean = 0;    // over the tokens
-  uint64_t max = 0;   // after any of them
-  uint64_t full = 0;  // what keeping everything takes at the end
+// What a sequence held of a window.
+struct HeldOfWindow {
+  // Tokens of the context that a lane held on average when the first token
+  // followed it. A budget pays for more than these.
+  uint32_t context_tokens = 0;
+  // While the forced tokens were fed.
+  double mean_bytes = 0;    // over the tokens
+  uint64_t max_bytes = 0;   // after any of them
+  uint64_t full_bytes = 0;  // what keeping everything takes at the end
 };
 
 // One policy or candidate at one budget.
 struct ClosedLoopRow {
   std::string policy;  // its name
-  double budget = 0;
-  std::vector<Fidelity> windows;         // by text, then place
-  std::vector<ResidentBytes> residents;  // of the same windows
+  Budget budget;
+  std::vector<Fidelity> windows;   // by text, then place
+  std::vector<HeldOfWindow> held;  // of the same windows
 };
 
 struct ClosedLoopReport {
@@ -72,9 +75,10 @@ struct ClosedLoopReport {
 
 // Needs an engine with high activations. `progress` (may be empty) is told runs
 // done and all. kInvalidArgument: an unknown policy, a text too short for a
-// window, a budget below what the policies need.
+// window, a budget below what the policies need, a budget of the context that
+// is to hold while that is read.
 Result<ClosedLoopReport> RunClosedLoop(
-    Engine& engine, std::span<const ClosedLoopText> texts,
+    Engine& engine, std::span<const TokenizedText> texts,
     const ClosedLoopOptions& options,
     const std::function<void(uint64_t, uint64_t)>& progress,
     const std::function<bool()>& cancelled);

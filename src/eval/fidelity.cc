@@ -5,20 +5,13 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "eval/log_sum_exp.h"
 #include "eval/percentile.h"
 
 namespace lkv {
 namespace {
 
 constexpr size_t kTop = 5;
-
-// log(sum(exp(logits))).
-double LogSumExp(std::span<const float> logits) {
-  const double max = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (float logit : logits) sum += std::exp(logit - max);
-  return max + std::log(sum);
-}
 
 // Tokens with the largest logits, best first; ties go to the smaller token.
 std::array<int32_t, kTop> BestTokens(std::span<const float> logits) {
@@ -56,7 +49,11 @@ void FidelityMeter::Add(std::span<const float> full,
 
   const auto full_best = BestTokens(full);
   const auto policy_best = BestTokens(policy);
-  if (full_best[0] == policy_best[0]) ++n_top1_equal_;
+  if (full_best[0] == policy_best[0]) {
+    ++n_top1_equal_;
+  } else if (!first_divergence_) {
+    first_divergence_ = static_cast<uint32_t>(kl_.size() - 1);
+  }
   for (int32_t token : full_best) {
     n_top5_common_ += std::count(policy_best.begin(), policy_best.end(), token);
   }
@@ -91,6 +88,7 @@ Fidelity FidelityMeter::Result() const {
   result.kl_p95 = Percentile<double>(sorted_kl, 95);
   result.kl_p99 = Percentile<double>(sorted_kl, 99);
   result.top1_agreement = static_cast<double>(n_top1_equal_) / n;
+  result.first_divergence = first_divergence_.value_or(result.n_tokens);
   result.top5_overlap = static_cast<double>(n_top5_common_) / (kTop * n);
   result.perplexity_ratio = std::exp(log_likelihood_loss_ / n);
   return result;

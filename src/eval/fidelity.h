@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,7 +21,10 @@ struct Fidelity {
   // to what the model is sure of, which the plain mean hides.
   double kl_mean_sure = 0;
   double top1_agreement = 1;  // share of equal first choices
-  double top5_overlap = 1;    // mean share of common tokens among the best five
+  // Tokens before the first whose first choices differ; n_tokens when none
+  // does.
+  uint32_t first_divergence = 0;
+  double top5_overlap = 1;  // mean share of common tokens among the best five
   // Perplexity on the given text over that of the full cache.
   double perplexity_ratio = 1;
   uint32_t n_tokens = 0;
@@ -40,6 +44,7 @@ class FidelityMeter {
   std::vector<double> kl_;       // per token
   std::vector<double> entropy_;  // per token, of the full cache
   uint64_t n_top1_equal_ = 0;
+  std::optional<uint32_t> first_divergence_;
   uint64_t n_top5_common_ = 0;
   double log_likelihood_loss_ = 0;  // sum of log p_full - log p_policy
 };

@@ -85,6 +85,19 @@ TEST(FidelityTest, TailsAndSureTokensAreSeparated) {
   EXPECT_EQ(f.top1_agreement, .98);
 }
 
+TEST(FidelityTest, FirstDivergenceCountsTheTokensBeforeIt) {
+  const auto a = Logits({.5, .1, .1, .1, .1, .1});
+  const auto b = Logits({.1, .5, .1, .1, .1, .1});
+  FidelityMeter meter;
+  for (int i = 0; i < 3; ++i) meter.Add(a, a, 0);
+  EXPECT_EQ(meter.Result().first_divergence, 3u);  // none yet
+  meter.Add(a, b, 0);
+  meter.Add(a, a, 0);
+  meter.Add(a, b, 0);
+  EXPECT_EQ(meter.Result().first_divergence, 3u);
+  EXPECT_EQ(meter.Result().n_tokens, 6u);
+}
+
 TEST(FidelityTest, MeanOfSureTokensLeavesUnsureOnesOut) {
   const auto sure = Logits({.95, .01, .01, .01, .01, .01});
   const auto open = Logits({.2, .16, .16, .16, .16, .16});

@@ -40,7 +40,8 @@ std::vector<ClosedLoopCandidate> Grouped(
                                            setup.window_tokens()),
                         .budgets = {}});
     }
-    groups.back().budgets.push_back(candidate.share);
+    groups.back().budgets.push_back(
+        {.kind = Budget::Kind::kShare, .share = candidate.share});
     last = &candidate;
   }
   return groups;
@@ -48,14 +49,14 @@ std::vector<ClosedLoopCandidate> Grouped(
 
 }  // namespace
 
-Result<std::vector<ClosedLoopText>> CutIntoWindows(
-    std::span<const ClosedLoopText> texts, const TuningSetup& setup,
+Result<std::vector<TokenizedText>> CutIntoWindows(
+    std::span<const TokenizedText> texts, const TuningSetup& setup,
     uint32_t per_text, uint64_t seed) {
   // One more: what the last token is followed by.
   const size_t n_window = size_t{setup.window_tokens()} + 1;
   std::mt19937_64 random(seed);
-  std::vector<std::vector<ClosedLoopText>> by_text;
-  for (const ClosedLoopText& text : texts) {
+  std::vector<std::vector<TokenizedText>> by_text;
+  for (const TokenizedText& text : texts) {
     const size_t n_all = text.tokens.size() / n_window;
     if (n_all == 0) {
       return InvalidArgument(
@@ -63,7 +64,7 @@ Result<std::vector<ClosedLoopText>> CutIntoWindows(
           " tokens, fewer than a window of " + std::to_string(n_window) +
           "; give a longer text or a shorter context");
     }
-    std::vector<ClosedLoopText>& windows = by_text.emplace_back();
+    std::vector<TokenizedText>& windows = by_text.emplace_back();
     for (size_t place : Shuffled(n_all, random)) {
       if (windows.size() == per_text) break;
       const auto begin =
@@ -72,9 +73,9 @@ Result<std::vector<ClosedLoopText>> CutIntoWindows(
                          {begin, begin + static_cast<ptrdiff_t>(n_window)}});
     }
   }
-  std::vector<ClosedLoopText> all;
+  std::vector<TokenizedText> all;
   for (uint32_t i = 0; i < per_text; ++i) {
-    for (std::vector<ClosedLoopText>& windows : by_text) {
+    for (std::vector<TokenizedText>& windows : by_text) {
       if (i < windows.size()) all.push_back(std::move(windows[i]));
     }
   }
@@ -82,7 +83,7 @@ Result<std::vector<ClosedLoopText>> CutIntoWindows(
 }
 
 MeasureOnWindow MeasureWithModel(
-    Engine& engine, const std::vector<ClosedLoopText>& windows,
+    Engine& engine, const std::vector<TokenizedText>& windows,
     const TuningSetup& setup,
     const std::function<void(uint64_t, uint64_t)>& progress,
     const std::function<bool()>& cancelled) {
@@ -103,12 +104,12 @@ MeasureOnWindow MeasureWithModel(
     std::vector<TuningFigures> figures;
     for (const ClosedLoopRow& row : report->rows) {
       const Fidelity& fidelity = row.windows.front();
-      const ResidentBytes& resident = row.residents.front();
+      const HeldOfWindow& held = row.held.front();
       figures.push_back({.kl_mean = fidelity.kl_mean,
                          .top1_agreement = fidelity.top1_agreement,
-                         .resident_bytes_mean = resident.mean,
-                         .resident_bytes_max = resident.max,
-                         .full_bytes = resident.full});
+                         .resident_bytes_mean = held.mean_bytes,
+                         .resident_bytes_max = held.max_bytes,
+                         .full_bytes = held.full_bytes});
     }
     return figures;
   };

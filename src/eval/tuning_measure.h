@@ -27,15 +27,15 @@ struct TuningSetup {
 // mean something: at most per_text of each, drawn by seed. Texts take turns, so
 // that the first windows are of as many texts as there are. kInvalidArgument: a
 // text that is shorter than a window.
-Result<std::vector<ClosedLoopText>> CutIntoWindows(
-    std::span<const ClosedLoopText> texts, const TuningSetup& setup,
+Result<std::vector<TokenizedText>> CutIntoWindows(
+    std::span<const TokenizedText> texts, const TuningSetup& setup,
     uint32_t per_text, uint64_t seed);
 
 // What Tune asks for its figures. Needs an engine with high activations;
 // engine, windows and setup must outlive what is returned. `progress` and
 // `cancelled` as in RunClosedLoop, for the runs of one call.
 MeasureOnWindow MeasureWithModel(
-    Engine& engine, const std::vector<ClosedLoopText>& windows,
+    Engine& engine, const std::vector<TokenizedText>& windows,
     const TuningSetup& setup,
     const std::function<void(uint64_t, uint64_t)>& progress,
     const std::function<bool()>& cancelled);

@@ -13,8 +13,8 @@
 namespace lkv {
 namespace {
 
-ClosedLoopText TextOf(const std::string& name, int32_t n_tokens) {
-  ClosedLoopText text{name, {}};
+TokenizedText TextOf(const std::string& name, int32_t n_tokens) {
+  TokenizedText text{name, {}};
   for (int32_t i = 0; i < n_tokens; ++i) text.tokens.push_back(i);
   return text;
 }
@@ -27,12 +27,12 @@ TuningSetup SmallSetup() {
 }
 
 TEST(CutIntoWindowsTest, WindowsDoNotOverlapAndAreAllOfTheText) {
-  const ClosedLoopText text = TextOf("a", 57);
+  const TokenizedText text = TextOf("a", 57);
   const auto windows = CutIntoWindows({&text, 1}, SmallSetup(), 100, 1);
   ASSERT_TRUE(windows.ok());
   ASSERT_EQ(windows->size(), 5u);
   std::set<int32_t> tokens;
-  for (const ClosedLoopText& window : *windows) {
+  for (const TokenizedText& window : *windows) {
     ASSERT_EQ(window.tokens.size(), 10u);
     EXPECT_EQ(window.name, "a at " + std::to_string(window.tokens.front()));
     EXPECT_EQ(window.tokens.back(), window.tokens.front() + 9);
@@ -42,20 +42,20 @@ TEST(CutIntoWindowsTest, WindowsDoNotOverlapAndAreAllOfTheText) {
 }
 
 TEST(CutIntoWindowsTest, TextsTakeTurns) {
-  const ClosedLoopText texts[] = {TextOf("a", 100), TextOf("b", 20)};
+  const TokenizedText texts[] = {TextOf("a", 100), TextOf("b", 20)};
   const auto windows = CutIntoWindows(texts, SmallSetup(), 3, 1);
   ASSERT_TRUE(windows.ok());
   std::string order;
-  for (const ClosedLoopText& window : *windows) order += window.name[0];
+  for (const TokenizedText& window : *windows) order += window.name[0];
   EXPECT_EQ(order, "ababa");
 }
 
 TEST(CutIntoWindowsTest, TheSeedDecidesWhichWindowsComeFirst) {
-  const ClosedLoopText text = TextOf("a", 1000);
+  const TokenizedText text = TextOf("a", 1000);
   const auto names = [&](uint64_t seed) {
     std::string all;
     const auto windows = CutIntoWindows({&text, 1}, SmallSetup(), 4, seed);
-    for (const ClosedLoopText& window : *windows) all += window.name + ",";
+    for (const TokenizedText& window : *windows) all += window.name + ",";
     return all;
   };
   EXPECT_EQ(names(1), names(1));
@@ -63,7 +63,7 @@ TEST(CutIntoWindowsTest, TheSeedDecidesWhichWindowsComeFirst) {
 }
 
 TEST(CutIntoWindowsTest, ATextShorterThanAWindowIsNamedWithTheRemedy) {
-  const ClosedLoopText texts[] = {TextOf("a", 100), TextOf("short.txt", 9)};
+  const TokenizedText texts[] = {TextOf("a", 100), TextOf("short.txt", 9)};
   const auto windows = CutIntoWindows(texts, SmallSetup(), 3, 1);
   EXPECT_EQ(windows.status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(windows.status().message(),
@@ -93,7 +93,7 @@ class MeasureWithModelTest : public testing::Test {
     setup_.forced_tokens = 10;
     setup_.base.recent_tokens = 32;
     setup_.space = MakeTuningSpace([](std::string_view) { return false; });
-    ClosedLoopText window{"text at 0", {}};
+    TokenizedText window{"text at 0", {}};
     for (uint32_t i = 0; i <= setup_.window_tokens(); ++i) {
       window.tokens.push_back(static_cast<int32_t>(i * 7919 % 311));
     }
@@ -121,7 +121,7 @@ class MeasureWithModelTest : public testing::Test {
   static std::unique_ptr<TempFolder> folder_;
   static std::unique_ptr<Engine> engine_;
   TuningSetup setup_;
-  std::vector<ClosedLoopText> windows_;
+  std::vector<TokenizedText> windows_;
   std::function<bool()> cancelled_;
 };
 std::unique_ptr<TempFolder> MeasureWithModelTest::folder_;

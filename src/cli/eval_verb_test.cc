@@ -1,0 +1,222 @@
+// `lkv eval` with a real model.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/testing_runs.h"
+#include "testing/child_process.h"
+#include "testing/test_paths.h"
+
+namespace lkv::cli {
+namespace {
+
+using nlohmann::json;
+
+TEST(EvalTest, RowsHoldEveryFieldOfTheInterface) {
+  const auto document = RunJson(
+      {"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--windows", "2", "--context",
+       "400", "--forced", "8", "--budget", "75%", "--policies",
+       "streaming,random,lookahead", "--set", "recent_tokens=32"});
+  EXPECT_EQ(document["windows"].size(), 2u);
+  EXPECT_LT(document["noise_floor"]["kl_mean"], 0.01);
+  const auto& rows = document["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  for (const auto& row : rows) {
+    EXPECT_EQ(row["budget"], 0.75);
+    EXPECT_GT(row["fidelity"]["kl_mean"], 0);
+    EXPECT_EQ(row["fidelity"]["ci95"].size(), 2u);
+    EXPECT_GE(row["fidelity"]["first_divergence"], 0);
+    EXPECT_LE(row["fidelity"]["first_divergence"], 8);
+    EXPECT_GE(row["fidelity"]["kl_mean_sure"], 0);
+    EXPECT_EQ(row["kl_by_window"].size(), 2u);
+    EXPECT_NE(row["best_baseline"], row["policy"]);
+    EXPECT_NE(row["best_baseline"], "lookahead");
+  }
+}
+
+TEST(EvalTest, AContextReadWithinTheBudgetIsCutWhileItIsRead) {
+  Words words = {"eval",      "-f",       LKV_SOURCE_DIR "/LICENSE",
+                 "--windows", "1",        "--context",
+                 "600",       "--forced", "4",
+                 "--budget",  "50%",      "--policies",
+                 "streaming", "--read",   "budget"};
+  const ChildResult within = RunLkv(WithModel(words));
+  EXPECT_EQ(within.exit_code, 0) << within.err;
+  EXPECT_NE(within.out.find("is read within the budget"), std::string::npos);
+  words.back() = "whole";
+  const ChildResult whole = RunLkv(WithModel(words));
+  EXPECT_NE(whole.out.find("is read whole, then cut down"), std::string::npos);
+  EXPECT_NE(whole.out, within.out);
+}
+
+TEST(EvalTest, TasksHoldEveryFieldOfTheInterface) {
+  const auto document = RunJson(
+      {"eval", "--suite", "recall", "--tasks", "repetition,variable",
+       "--examples", "2", "--context", "420", "--budget", "50%,200",
+       "--policies", "streaming,lookahead", "--set", "recent_tokens=32"});
+  EXPECT_FALSE(document.contains("rows"));
+  const auto& tasks = document["tasks"];
+  ASSERT_EQ(tasks.size(), 8u);  // tasks, budgets, policies
+  for (const auto& task : tasks) {
+    EXPECT_EQ(task["context_tokens"], 420);
+    EXPECT_EQ(task["contexts"], 2);
+    EXPECT_EQ(task["n"], task["name"] == "variable" ? 8 : 6);
+    EXPECT_EQ(task["ci95"].size(), 2u);
+    EXPECT_EQ(task["counted"], task["full"] >= 0.6);
+    EXPECT_NEAR(task["difference"],
+                task["score"].get<double>() - task["full"].get<double>(), 1e-9);
+    EXPECT_GE(task["answer_tokens"], 0);
+    EXPECT_GE(task["full_answer_tokens"], 0);
+  }
+  EXPECT_EQ(tasks[0]["name"], "repetition");
+  EXPECT_EQ(tasks[0]["budget"], 0.5);
+  EXPECT_EQ(tasks[0]["policy"], "streaming");
+  EXPECT_EQ(tasks[1]["policy"], "lookahead");
+  EXPECT_EQ(tasks[2]["budget"], "200");
+}
+
+TEST(EvalTest, ATaskThatTheModelCannotDoIsShownButNotCounted) {
+  const ChildResult result = RunLkv(
+      WithModel({"eval", "--suite", "recall", "--tasks", "variable",
+                 "--examples", "1", "--context", "420", "--budget", "50%",
+                 "--policies", "streaming", "--set", "recent_tokens=32"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("variable (not counted)"), std::string::npos);
+  EXPECT_NE(result.out.find("the model is too weak for it"), std::string::npos);
+}
+
+TEST(EvalTest, AllSuitesStandInOneDocument) {
+  const auto document = RunJson({"eval",
+                                 "--suite",
+                                 "all",
+                                 "-f",
+                                 LKV_SOURCE_DIR "/LICENSE",
+                                 "--windows",
+                                 "1",
+                                 "--forced",
+                                 "4",
+                                 "--tasks",
+                                 "needle",
+                                 "--examples",
+                                 "1",
+                                 "--context",
+                                 "320",
+                                 "--generate",
+                                 "16",
+                                 "--budget",
+                                 "160",
+                                 "--policies",
+                                 "fifo",
+                                 "--set",
+                                 "recent_tokens=32"});
+  ASSERT_EQ(document["rows"].size(), 1u);
+  EXPECT_EQ(document["rows"][0]["budget"], "160");
+  ASSERT_EQ(document["tasks"].size(), 1u);
+  EXPECT_EQ(document["tasks"][0]["ci95"], nullptr);  // of one context
+  const auto& generations = document["generations"];
+  ASSERT_EQ(generations.size(), 2u);
+  EXPECT_EQ(generations[0]["policy"], "full");
+  EXPECT_EQ(generations[0]["growth"], nullptr);
+  EXPECT_EQ(generations[1]["policy"], "fifo");
+  EXPECT_EQ(generations[1]["budget"], "160");
+  for (const auto& row : generations) {
+    EXPECT_EQ(row["generated_tokens"], 16);
+    EXPECT_GT(row["resident_bytes_max"], 0);
+    EXPECT_GT(row["perplexity"], 1);
+    EXPECT_GE(row["repeated_4grams"], 0);
+    EXPECT_LE(row["distinct_4grams"], 1);
+    EXPECT_LE(row["common_tokens"], 16);
+  }
+  EXPECT_GT(generations[1]["evicted_tokens"], 0);
+  EXPECT_GT(generations[1]["growth"], 0);
+}
+
+TEST(EvalTest, SuitesThatWereFinishedStandWhenAnotherIsStopped) {
+  Words words = {"eval",
+                 "--suite",
+                 "recall,generation",
+                 "-f",
+                 LKV_SOURCE_DIR "/LICENSE",
+                 "--tasks",
+                 "needle",
+                 "--examples",
+                 "1",
+                 "--context",
+                 "320",
+                 "--generate",
+                 "4000",
+                 "--budget",
+                 "160",
+                 "--policies",
+                 "fifo",
+                 "--set",
+                 "recent_tokens=32",
+                 "--json"};
+  ChildOptions options;
+  options.interrupt_at = "/ 16,000  tokens";
+  const ChildResult late = RunLkv(WithModel(words), options);
+  EXPECT_EQ(late.exit_code, 130) << late.err;
+  json document = json::parse(late.out, nullptr, false);
+  EXPECT_EQ(document["tasks"].size(), 1u);
+  EXPECT_FALSE(document.contains("generations"));
+
+  words[2] = "generation";
+  const ChildResult early = RunLkv(WithModel(words), options);
+  EXPECT_EQ(early.exit_code, 130) << early.err;
+  document = json::parse(early.out, nullptr, false);
+  EXPECT_EQ(document["error"]["code"], "interrupted");
+}
+
+TEST(EvalTest, SuitesThatWereFinishedStandWhenAnotherFails) {
+  const ChildResult result = RunLkv(
+      WithModel({"eval", "--suite", "recall,generation", "-f",
+                 LKV_SOURCE_DIR "/.clang-format", "--tasks", "needle",
+                 "--examples", "1", "--context", "320", "--budget", "160",
+                 "--policies", "fifo", "--set", "recent_tokens=32", "--json"}));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.err.find("fewer than the 320 to go on from"),
+            std::string::npos)
+      << result.err;
+  const json document = json::parse(result.out, nullptr, false);
+  EXPECT_EQ(document["tasks"].size(), 1u);
+}
+
+TEST(EvalTest, BadInputIsNamed) {
+  for (const auto& [words, says] : std::vector<std::pair<Words, std::string>>{
+           {{"eval"}, "--file: is missing"},
+           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--context", "9000"},
+            "fewer than a window"},
+           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--read", "twice"},
+            "--read"},
+           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--budget", "full"},
+            "full evicts nothing"},
+           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--budget", "lots"},
+            "--budget: "},
+           {{"eval", "--suite", "recal"},
+            "--suite: 'recal' is none of fidelity | recall | generation"},
+           {{"eval", "--suite", "recall,generation"}, "--file: is missing"},
+           {{"eval", "--suite", "recall", "--tasks", "needle,haystack"},
+            "--tasks: 'haystack' is none of needle | multikey"},
+           {{"eval", "--suite", "recall", "--context", "100"},
+            "too few for the task needle"},
+           {{"eval", "--suite", "recall", "--budget", "8"}, "budget"},
+           {{"eval", "--suite", "recall", "--policies", "repeat", "--read",
+             "budget"},
+            "repeat needs the whole context"},
+           {{"eval", "--suite", "generation", "-f", LKV_SOURCE_DIR "/LICENSE",
+             "--policies", "repeat"},
+            "repeat reads a context twice"},
+           {{"eval", "--suite", "generation", "-f", LKV_SOURCE_DIR "/LICENSE",
+             "--generate", "9000"},
+            "8192"},
+           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--context", "200",
+             "--policies", "best"},
+            "best"}}) {
+    const ChildResult result = RunLkv(WithModel(words));
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+  }
+}
+
+}  // namespace
+}  // namespace lkv::cli

@@ -1,0 +1,147 @@
+#include "eval/context_reading.h"
+
+#include <memory>
+#include <utility>
+
+#include "eval/forced_run.h"
+#include "options/option_table.h"
+#include "policy/repeat_policy.h"
+
+namespace lkv {
+namespace {
+
+// While it is set, policies see every query of a prompt.
+class WatchesAllQueries final : public AttentionObserver {
+ public:
+  void OnAttention(const AttentionSample&) override {}
+  bool WatchesAll() const override { return true; }
+};
+
+// A sequence that has read the context.
+Result<std::unique_ptr<Sequence>> Read(const ContextToRead& context,
+                                       const SequenceOptions& options,
+                                       Engine& engine,
+                                       const std::function<bool()>& cancelled) {
+  const ForcedPart part{.prefill = context.tokens, .decode = {}};
+  WatchesAllQueries watches_all;
+  const bool sees_all = context.seen == SeenQueries::kAll;
+  if (sees_all) engine.SetObserver(&watches_all);
+  Result<std::unique_ptr<Sequence>> sequence =
+      StartAndRunForced(engine, {&part, 1}, options, {}, {}, cancelled);
+  if (sees_all) engine.SetObserver(nullptr);
+  return sequence;
+}
+
+// Cuts a context that was read whole down to a budget.
+Status CutDown(Sequence& sequence, const ContextToRead& context,
+               const Budget& budget) {
+  const auto n_context = static_cast<uint32_t>(context.tokens.size());
+  // In tokens, whatever was announced for a second reading.
+  const auto in_tokens = [&](uint64_t n_shared, uint64_t n_more) -> Budget {
+    if (budget.kind != Budget::Kind::kShare) return budget;
+    const auto amount = static_cast<uint64_t>(
+        budget.share * static_cast<double>(n_shared));
+    return {.kind = Budget::Kind::kTokens, .amount = amount + n_more};
+  };
+  if (context.scope == BudgetScope::kWindow) {
+    return sequence.ShrinkBudget(
+        in_tokens(uint64_t{n_context} + context.n_new, 0), 0);
+  }
+  return sequence.ShrinkBudget(in_tokens(n_context, context.n_new),
+                               context.n_new);
+}
+
+Status ReadWholeThenCut(Engine& engine, const ContextToRead& context,
+                        const ReadingPolicy& policy, SequenceOptions options,
+                        std::span<const Budget> budgets, const OnContext& go_on,
+                        const std::function<bool()>& cancelled) {
+  const uint32_t n_context = options.prompt_tokens;
+  options.cache.budget = Budget();
+  const bool rereads = policy.cache.policy == PolicyName::kRepeat;
+  const auto scores = std::make_shared<RereadScores>(
+      rereads ? engine.architecture().kv_shape().n_lanes() : 0, n_context);
+  if (rereads) {
+    options.prompt_tokens += n_context;
+    options.make_policy = [&](const PolicyCapacity& capacity) {
+      return std::make_unique<RepeatPolicy>(scores, capacity);
+    };
+  }
+  Result<std::unique_ptr<Sequence>> whole =
+      Read(context, options, engine, cancelled);
+  if (!whole.ok()) return whole.status();
+  if (rereads) {
+    Result<std::unique_ptr<Sequence>> fork = engine.Fork(**whole);
+    if (!fork.ok()) return fork.status();
+    Status s = engine.Reread(**fork, context.tokens, *scores, cancelled);
+    if (!s.ok()) return s;
+  }
+  for (size_t b = 0; b < budgets.size(); ++b) {
+    Result<std::unique_ptr<Sequence>> fork = engine.Fork(**whole);
+    if (!fork.ok()) return fork.status();
+    if (Status s = CutDown(**fork, context, budgets[b]); !s.ok()) return s;
+    if (Status s = go_on(b, **fork); !s.ok()) return s;
+  }
+  return {};
+}
+
+}  // namespace
+
+ReadingPolicy ReadingPolicyOf(const CacheOptions& cache,
+                              PromptReading reading) {
+  ReadingPolicy policy{.cache = cache, .reading = reading};
+  policy.cache.reading = PromptReading::kWithinBudget;
+  if (cache.policy == PolicyName::kFull) {
+    policy.reading = PromptReading::kWithinBudget;
+  }
+  return policy;
+}
+
+Result<std::vector<ReadingPolicy>> ReadingPoliciesOf(
+    std::span<const std::string> names, const CacheOptions& cache,
+    PromptReading reading) {
+  std::vector<ReadingPolicy> policies;
+  for (const std::string& name : names) {
+    CacheOptions named = cache;
+    if (Status s = SetOption(*FindOption("policy"), name, &named); !s.ok()) {
+      return s;
+    }
+    if (named.policy == PolicyName::kRepeat &&
+        reading == PromptReading::kWithinBudget) {
+      return InvalidArgument(
+          "policy: repeat needs the whole context; read it whole");
+    }
+    policies.push_back(ReadingPolicyOf(named, reading));
+  }
+  return policies;
+}
+
+ReadingPolicy KeepingAll(const CacheOptions& cache) {
+  CacheOptions full = cache;
+  full.policy = PolicyName::kFull;
+  return ReadingPolicyOf(full, PromptReading::kWithinBudget);
+}
+
+Status ReadWithinBudgets(Engine& engine, const ContextToRead& context,
+                         const ReadingPolicy& policy,
+                         std::span<const Budget> budgets,
+                         const OnContext& go_on,
+                         const std::function<bool()>& cancelled) {
+  SequenceOptions options;
+  options.cache = policy.cache;
+  options.prompt_tokens = static_cast<uint32_t>(context.tokens.size());
+  options.max_new_tokens = context.n_new;
+  if (policy.reading == PromptReading::kWhole) {
+    return ReadWholeThenCut(engine, context, policy, options, budgets, go_on,
+                            cancelled);
+  }
+  for (size_t b = 0; b < budgets.size(); ++b) {
+    options.cache.budget = budgets[b];
+    Result<std::unique_ptr<Sequence>> sequence =
+        Read(context, options, engine, cancelled);
+    if (!sequence.ok()) return sequence.status();
+    if (Status s = go_on(b, **sequence); !s.ok()) return s;
+  }
+  return {};
+}
+
+}  // namespace lkv

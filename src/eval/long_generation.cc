@@ -1,0 +1,203 @@
+#include "eval/long_generation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "eval/forced_run.h"
+#include "eval/log_sum_exp.h"
+#include "options/option_table.h"
+
+namespace lkv {
+namespace {
+
+// Resident bytes while a text is written.
+class MemoryCurve {
+ public:
+  void Add(const SequenceStats& stats) {
+    if (stats.evicted_tokens > 0) bytes_.push_back(stats.resident_bytes);
+  }
+  std::optional<double> Growth() const {
+    if (bytes_.size() < 2) return std::nullopt;
+    const auto middle = bytes_.begin() + std::ssize(bytes_) / 2;
+    return static_cast<double>(*std::max_element(middle, bytes_.end())) /
+           static_cast<double>(*std::max_element(bytes_.begin(), middle));
+  }
+
+ private:
+  std::vector<uint64_t> bytes_;  // since the first eviction
+};
+
+class Continuations {
+ public:
+  Continuations(Engine& engine, const LongGenerationOptions& options,
+                const std::function<void()>& advance,
+                const std::function<bool()>& cancelled)
+      : engine_(engine),
+        options_(options),
+        advance_(advance),
+        cancelled_(cancelled) {}
+
+  // Writes under cache.policy and has the text judged. The caller fills in
+  // what compares it with others.
+  Result<LongGenerationRow> Write(std::span<const int32_t> prompt,
+                                  const CacheOptions& cache) const {
+    SequenceOptions admission;
+    admission.cache = cache;
+    admission.prompt_tokens = options_.prompt_tokens;
+    admission.max_new_tokens = options_.new_tokens;
+    Result<std::unique_ptr<Sequence>> sequence = engine_.Start(admission);
+    if (!sequence.ok()) return sequence.status();
+    SamplerOptions sampler;
+    sampler.temperature = options_.temperature;
+    sampler.seed = options_.seed;
+    MemoryCurve memory;
+    const Result<Generation> generation = engine_.Continue(
+        **sequence,
+        {.prompt = prompt,
+         .max_new_tokens = options_.new_tokens,
+         .ignore_eos = true,
+         .sampler = sampler},
+        [&](std::string_view) {
+          memory.Add((*sequence)->stats());
+          advance_();
+          return true;
+        },
+        {}, cancelled_);
+    if (!generation.ok()) return generation.status();
+    if (generation->stop_reason == StopReason::kCancelled) {
+      return Cancelled("evaluation: stopped on request");
+    }
+    LongGenerationRow row;
+    row.budget = cache.budget;
+    row.tokens = generation->tokens;
+    row.resident_bytes_max = generation->kv.resident_bytes_max;
+    row.evicted_tokens = generation->kv.evicted_tokens;
+    row.growth = memory.Growth();
+    row.repetition = RepetitionOf(row.tokens);
+    Result<double> perplexity = PerplexityOf(prompt, row.tokens);
+    if (!perplexity.ok()) return perplexity.status();
+    row.perplexity = *perplexity;
+    return row;
+  }
+
+ private:
+  // Of `text` behind the prompt, with everything kept.
+  Result<double> PerplexityOf(std::span<const int32_t> prompt,
+                              std::span<const int32_t> text) const {
+    CacheOptions cache = options_.cache;
+    cache.policy = PolicyName::kFull;
+    cache.budget = Budget();
+    const ForcedPart part{.prefill = prompt,
+                          .decode = text.first(text.size() - 1)};
+    double log_likelihood = 0;
+    size_t i = 0;
+    const auto judge = [&](const Sequence& now) {
+      const std::span<const float> logits = now.logits();
+      log_likelihood +=
+          logits[static_cast<size_t>(text[i++])] - LogSumExp(logits);
+      advance_();
+    };
+    Result<std::unique_ptr<Sequence>> sequence =
+        StartAndRunForced(engine_, {&part, 1}, OptionsFor({&part, 1}, cache),
+                          judge, {}, cancelled_);
+    if (!sequence.ok()) return sequence.status();
+    return std::exp(-log_likelihood / static_cast<double>(text.size()));
+  }
+
+  Engine& engine_;
+  const LongGenerationOptions& options_;
+  const std::function<void()>& advance_;
+  const std::function<bool()>& cancelled_;
+};
+
+Status CheckTexts(std::span<const TokenizedText> texts,
+                  const LongGenerationOptions& options) {
+  for (const TokenizedText& text : texts) {
+    if (text.tokens.size() < options.prompt_tokens) {
+      return InvalidArgument(
+          text.name + ": has " + std::to_string(text.tokens.size()) +
+          " tokens, fewer than the " + std::to_string(options.prompt_tokens) +
+          " to go on from; give a longer text or a shorter "
+          "context");
+    }
+  }
+  return {};
+}
+
+// The caches of all rows, by budget, then policy.
+Result<std::vector<CacheOptions>> CachesOf(
+    const LongGenerationOptions& options) {
+  std::vector<CacheOptions> caches;
+  for (const Budget& budget : options.budgets) {
+    for (const std::string& policy : options.policies) {
+      CacheOptions& cache = caches.emplace_back(options.cache);
+      cache.budget = budget;
+      if (policy == "repeat") {
+        return InvalidArgument(
+            "policy: repeat reads a context twice, a generation has none; "
+            "leave it out");
+      }
+      if (Status s = SetOption(*FindOption("policy"), policy, &cache);
+          !s.ok()) {
+        return s;
+      }
+    }
+  }
+  return caches;
+}
+
+}  // namespace
+
+Status CheckPolicies(const LongGenerationOptions& options) {
+  return CachesOf(options).status();
+}
+
+Result<std::vector<LongGeneration>> MeasureLongGeneration(
+    Engine& engine, std::span<const TokenizedText> texts,
+    const LongGenerationOptions& options,
+    const std::function<void(uint64_t, uint64_t)>& progress,
+    const std::function<bool()>& cancelled) {
+  if (Status s = CheckTexts(texts, options); !s.ok()) return s;
+  const Result<std::vector<CacheOptions>> caches = CachesOf(options);
+  if (!caches.ok()) return caches.status();
+  const uint64_t n_all =
+      texts.size() * (1 + caches->size()) * 2 * options.new_tokens;
+  uint64_t n_done = 0;
+  const std::function<void()> advance = [&] {
+    ++n_done;
+    if (progress) progress(n_done, n_all);
+  };
+  const Continuations continuations(engine, options, advance, cancelled);
+  CacheOptions keeping_all = options.cache;
+  keeping_all.policy = PolicyName::kFull;
+  keeping_all.budget = Budget();
+
+  std::vector<LongGeneration> report;
+  for (const TokenizedText& text : texts) {
+    const auto prompt = std::span(text.tokens).first(options.prompt_tokens);
+    LongGeneration& generation = report.emplace_back();
+    generation.text_name = text.name;
+    Result<LongGenerationRow> full = continuations.Write(prompt, keeping_all);
+    if (!full.ok()) return full.status();
+    full->policy = "full";
+    full->common_tokens = static_cast<uint32_t>(full->tokens.size());
+    generation.full = *std::move(full);
+    for (size_t r = 0; r < caches->size(); ++r) {
+      Result<LongGenerationRow> row = continuations.Write(prompt, (*caches)[r]);
+      if (!row.ok()) return row.status();
+      row->policy = options.policies[r % options.policies.size()];
+      row->common_tokens = static_cast<uint32_t>(
+          std::mismatch(row->tokens.begin(), row->tokens.end(),
+                        generation.full.tokens.begin())
+              .first -
+          row->tokens.begin());
+      generation.rows.push_back(*std::move(row));
+    }
+  }
+  return report;
+}
+
+}  // namespace lkv
