@@ -29,6 +29,12 @@ void EvalVerb::AddTo(CLI::App& app) {
                    "budget: it is read within the budget [whole]")
       ->type_name("HOW")
       ->check(OneOf({"whole", "budget"}));
+  verb->add_option("--budget-of", budget_scope_,
+                   "window: budgets are shares of a window and hold while "
+                   "tokens are fed; context: of the context, and what is fed "
+                   "comes on top [window]")
+      ->type_name("WHAT")
+      ->check(OneOf({"window", "context"}));
   config_.AddTo(*verb, ConfigArguments::Offer::kKvType);
   verb->add_flag("--json", json_, "Print one JSON document");
   verb->footer(
@@ -56,6 +62,8 @@ Result<ClosedLoopOptions> EvalVerb::ReadOptions() const {
   options.windows_per_text = n_windows_;
   options.reading = reading_ == "whole" ? ContextReading::kWhole
                                         : ContextReading::kWithinBudget;
+  options.budget_scope =
+      budget_scope_ == "window" ? BudgetScope::kWindow : BudgetScope::kContext;
   return options;
 }
 

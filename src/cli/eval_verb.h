@@ -29,6 +29,7 @@ class EvalVerb {
   std::vector<std::string> policies_ = {"streaming", "observed", "snapkv",
                                         "tova",      "random",   "lookahead"};
   std::string reading_ = "whole";
+  std::string budget_scope_ = "window";
   uint32_t context_tokens_ = 3072;
   uint32_t forced_tokens_ = 256;
   uint32_t n_windows_ = 5;

@@ -47,11 +47,12 @@ std::vector<Window> WindowsOf(const ClosedLoopText& text,
 struct Setup {
   CacheOptions cache;  // the budget is a row's
   ContextReading reading = ContextReading::kWhole;
+  BudgetScope budget_scope = BudgetScope::kWindow;
   bool rereads = false;  // the policy is `repeat`
 };
 
-// Told the logits behind forced token i.
-using OnStep = std::function<void(size_t i, std::span<const float> logits)>;
+// Told the state behind forced token i.
+using OnStep = std::function<void(size_t i, const Sequence& now)>;
 
 Status FeedForced(Sequence& sequence, std::span<const int32_t> tokens,
                   const OnStep& on_step,
@@ -59,8 +60,21 @@ Status FeedForced(Sequence& sequence, std::span<const int32_t> tokens,
   const ForcedPart forced{.prefill = {}, .decode = tokens};
   size_t i = 0;
   return RunForced(
-      sequence, {&forced, 1},
-      [&](const Sequence& now) { on_step(i++, now.logits()); }, {}, cancelled);
+      sequence, {&forced, 1}, [&](const Sequence& now) { on_step(i++, now); },
+      {}, cancelled);
+}
+
+// Cuts a context that was read whole down to a share.
+Status CutDown(Sequence& sequence, const Setup& setup, double share,
+               uint32_t n_context, uint32_t n_new) {
+  // In tokens, whatever was announced for a second reading.
+  Budget budget = {.kind = Budget::Kind::kTokens};
+  if (setup.budget_scope == BudgetScope::kWindow) {
+    budget.amount = static_cast<uint64_t>(share * (n_context + n_new));
+    return sequence.ShrinkBudget(budget, 0);
+  }
+  budget.amount = static_cast<uint64_t>(share * n_context) + n_new;
+  return sequence.ShrinkBudget(budget, n_new);
 }
 
 // Runs one window within each of `budgets`, shares of the window; on_step(b)
@@ -114,11 +128,10 @@ Status RunWindow(Engine& engine, const Window& window, const Setup& setup,
   for (size_t b = 0; b < budgets.size(); ++b) {
     Result<std::unique_ptr<Sequence>> fork = engine.Fork(**whole);
     if (!fork.ok()) return fork.status();
-    // In tokens of the window, whatever was announced for a second reading.
-    const Budget budget = {
-        .kind = Budget::Kind::kTokens,
-        .amount = static_cast<uint64_t>(budgets[b] * (n_context + n_new))};
-    if (Status s = (*fork)->ShrinkBudget(budget); !s.ok()) return s;
+    if (Status s = CutDown(**fork, setup, budgets[b], n_context, n_new);
+        !s.ok()) {
+      return s;
+    }
     if (Status s = FeedForced(**fork, forced, on_step(b), cancelled); !s.ok()) {
       return s;
     }
@@ -153,9 +166,17 @@ Status CheckTexts(std::span<const ClosedLoopText> texts,
 }
 
 Result<std::vector<Setup>> SetupsOf(const ClosedLoopOptions& options) {
+  if (options.budget_scope == BudgetScope::kContext &&
+      options.reading == ContextReading::kWithinBudget) {
+    return InvalidArgument(
+        "budget: a share of the context needs the whole context; read it "
+        "whole");
+  }
   std::vector<Setup> setups;
   for (const std::string& policy : options.policies) {
-    Setup setup{.cache = options.cache, .reading = options.reading};
+    Setup setup{.cache = options.cache,
+                .reading = options.reading,
+                .budget_scope = options.budget_scope};
     if (policy == kRepeat) {
       if (options.reading == ContextReading::kWithinBudget) {
         return InvalidArgument(
@@ -184,8 +205,18 @@ class Comparison {
       : window_(window), full_(full) {}
 
   OnStep Into(FidelityMeter& meter) const {
-    return [this, &meter](size_t i, std::span<const float> logits) {
-      meter.Add(full_[i], logits, window_.following[i + 1]);
+    return [this, &meter](size_t i, const Sequence& now) {
+      meter.Add(full_[i], now.logits(), window_.following[i + 1]);
+    };
+  }
+  // Notes what was held when the first token came, too.
+  OnStep Into(FidelityMeter& meter, uint32_t& held_tokens) const {
+    return [add = Into(meter), &held_tokens](size_t i, const Sequence& now) {
+      if (i == 0) {
+        held_tokens = now.n_tokens() - 1 -
+                      static_cast<uint32_t>(now.stats().evicted_tokens);
+      }
+      add(i, now);
     };
   }
 
@@ -213,8 +244,10 @@ Result<ClosedLoopReport> RunClosedLoop(
   ClosedLoopReport report;
   for (double budget : options.budgets) {
     for (const std::string& policy : options.policies) {
-      report.rows.push_back(
-          {.policy = policy, .budget = budget, .windows = {}});
+      report.rows.push_back({.policy = policy,
+                             .budget = budget,
+                             .windows = {},
+                             .held_tokens = {}});
     }
   }
   const size_t n_budgets = options.budgets.size();
@@ -233,8 +266,8 @@ Result<ClosedLoopReport> RunClosedLoop(
       Predictions predictions(options.forced_tokens);
       Status status = RunWholeWindow(
           engine, window, full,
-          [&](size_t i, std::span<const float> logits) {
-            predictions[i].assign(logits.begin(), logits.end());
+          [&](size_t i, const Sequence& now) {
+            predictions[i].assign(now.logits().begin(), now.logits().end());
           },
           cancelled);
       if (!status.ok()) return status;
@@ -242,13 +275,18 @@ Result<ClosedLoopReport> RunClosedLoop(
       const Comparison comparison(window, predictions);
       for (size_t p = 0; p < setups->size(); ++p) {
         std::vector<FidelityMeter> meters(n_budgets);
+        std::vector<uint32_t> held_tokens(n_budgets);
         status = RunWindow(
             engine, window, (*setups)[p], options.budgets,
-            [&](size_t b) { return comparison.Into(meters[b]); }, cancelled);
+            [&](size_t b) {
+              return comparison.Into(meters[b], held_tokens[b]);
+            },
+            cancelled);
         if (!status.ok()) return status;
         for (size_t b = 0; b < n_budgets; ++b) {
-          report.rows[b * setups->size() + p].windows.push_back(
-              meters[b].Result());
+          ClosedLoopRow& row = report.rows[b * setups->size() + p];
+          row.windows.push_back(meters[b].Result());
+          row.held_tokens.push_back(held_tokens[b]);
         }
         done(n_budgets);
       }

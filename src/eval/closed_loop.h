@@ -28,6 +28,12 @@ enum class ContextReading {
                   // it are computed from all earlier ones
 };
 
+// What a budget is a share of, where the context is read whole.
+enum class BudgetScope {
+  kWindow,   // the window; it holds while tokens follow, which others leave for
+  kContext,  // the context; tokens that follow come on top and nothing leaves
+};
+
 struct ClosedLoopText {
   std::string name;
   std::vector<int32_t> tokens;
@@ -35,11 +41,12 @@ struct ClosedLoopText {
 
 struct ClosedLoopOptions {
   std::vector<std::string> policies;  // or `repeat` (policy/repeat_policy.h)
-  std::vector<double> budgets;        // shares of a window's tokens
+  std::vector<double> budgets;        // shares, see BudgetScope
   uint32_t context_tokens = 3072;
   uint32_t forced_tokens = 256;
   uint32_t windows_per_text = 5;  // evenly over the text; they may overlap
   ContextReading reading = ContextReading::kWhole;
+  BudgetScope budget_scope = BudgetScope::kWindow;
   CacheOptions cache;  // policy and budget are replaced
 };
 
@@ -48,6 +55,9 @@ struct ClosedLoopRow {
   std::string policy;
   double budget = 0;
   std::vector<Fidelity> windows;  // by text, then place
+  // By window: tokens of the context that a lane held on average when the first
+  // token followed it. A budget pays for more than these.
+  std::vector<uint32_t> held_tokens;
 };
 
 struct ClosedLoopReport {
@@ -59,7 +69,8 @@ struct ClosedLoopReport {
 
 // Needs an engine with high activations. `progress` (may be empty) is told runs
 // done and all. kInvalidArgument: an unknown policy, a text too short for a
-// window, a budget below what the policies need.
+// window, a budget below what the policies need, a budget of the context that
+// is to hold while that is read.
 Result<ClosedLoopReport> RunClosedLoop(
     Engine& engine, std::span<const ClosedLoopText> texts,
     const ClosedLoopOptions& options,
