@@ -35,6 +35,11 @@ void EvalVerb::AddTo(CLI::App& app) {
                    "comes on top [window]")
       ->type_name("WHAT")
       ->check(OneOf({"window", "context"}));
+  verb->add_option("--observe", seen_queries_,
+                   "Queries of the context that policies see; sampled: every "
+                   "8th and the newest, as in use; all: slower [sampled]")
+      ->type_name("WHICH")
+      ->check(OneOf({"sampled", "all"}));
   config_.AddTo(*verb, ConfigArguments::Offer::kKvType);
   verb->add_flag("--json", json_, "Print one JSON document");
   verb->footer(
@@ -64,6 +69,8 @@ Result<ClosedLoopOptions> EvalVerb::ReadOptions() const {
                                         : ContextReading::kWithinBudget;
   options.budget_scope =
       budget_scope_ == "window" ? BudgetScope::kWindow : BudgetScope::kContext;
+  options.seen_queries =
+      seen_queries_ == "all" ? SeenQueries::kAll : SeenQueries::kSampled;
   return options;
 }
 

@@ -30,6 +30,7 @@ class EvalVerb {
                                         "tova",      "random",   "lookahead"};
   std::string reading_ = "whole";
   std::string budget_scope_ = "window";
+  std::string seen_queries_ = "sampled";
   uint32_t context_tokens_ = 3072;
   uint32_t forced_tokens_ = 256;
   uint32_t n_windows_ = 5;

@@ -130,6 +130,20 @@ TEST(EvalTest, ABudgetOfTheContextLeavesItAloneWhileTokensFollow) {
             of_window["fidelity"]["kl_mean"].get<double>());
 }
 
+TEST(EvalTest, PoliciesMaySeeEveryQueryOfTheContext) {
+  Words words = {"eval",      "-f",       LKV_SOURCE_DIR "/LICENSE",
+                 "--windows", "1",        "--context",
+                 "600",       "--forced", "8",
+                 "--budget",  "50%",      "--policies",
+                 "fifo,h2o",  "--set",    "recent_tokens=32",
+                 "--observe", "sampled"};
+  const auto sampled = RunJson(words)["rows"];
+  words.back() = "all";
+  const auto all = RunJson(words)["rows"];
+  EXPECT_EQ(all[0]["kl_by_window"], sampled[0]["kl_by_window"]);
+  EXPECT_NE(all[1]["kl_by_window"], sampled[1]["kl_by_window"]);
+}
+
 TEST(EvalTest, BadInputIsNamed) {
   for (const auto& [words, says] : std::vector<std::pair<Words, std::string>>{
            {{"eval"}, "--file: is missing"},
@@ -137,6 +151,8 @@ TEST(EvalTest, BadInputIsNamed) {
             "fewer than a window"},
            {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--read", "twice"},
             "--read"},
+           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--observe", "none"},
+            "--observe"},
            {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--budget-of", "text"},
             "--budget-of"},
            {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--context", "200",

@@ -48,6 +48,7 @@ struct Setup {
   CacheOptions cache;  // the budget is a row's
   ContextReading reading = ContextReading::kWhole;
   BudgetScope budget_scope = BudgetScope::kWindow;
+  SeenQueries seen_queries = SeenQueries::kSampled;
   bool rereads = false;  // the policy is `repeat`
 };
 
@@ -62,6 +63,26 @@ Status FeedForced(Sequence& sequence, std::span<const int32_t> tokens,
   return RunForced(
       sequence, {&forced, 1}, [&](const Sequence& now) { on_step(i++, now); },
       {}, cancelled);
+}
+
+// While it is set, policies see every query of a prompt.
+class WatchesAllQueries final : public AttentionObserver {
+ public:
+  void OnAttention(const AttentionSample&) override {}
+  bool WatchesAll() const override { return true; }
+};
+
+// Starts a sequence with the context read.
+Result<std::unique_ptr<Sequence>> ReadContext(
+    Engine& engine, const Window& window, SeenQueries seen,
+    const SequenceOptions& options, const std::function<bool()>& cancelled) {
+  const ForcedPart context{.prefill = window.context, .decode = {}};
+  WatchesAllQueries watches_all;
+  if (seen == SeenQueries::kAll) engine.SetObserver(&watches_all);
+  Result<std::unique_ptr<Sequence>> sequence =
+      StartAndRunForced(engine, {&context, 1}, options, {}, {}, cancelled);
+  engine.SetObserver(nullptr);
+  return sequence;
 }
 
 // Cuts a context that was read whole down to a share.
@@ -87,7 +108,6 @@ Status RunWindow(Engine& engine, const Window& window, const Setup& setup,
   const uint32_t n_context = static_cast<uint32_t>(window.context.size());
   const uint32_t n_new = static_cast<uint32_t>(window.following.size() - 1);
   const std::span<const int32_t> forced = window.following.first(n_new);
-  const ForcedPart context{.prefill = window.context, .decode = {}};
   SequenceOptions options;
   options.cache = setup.cache;
   options.prompt_tokens = n_context;
@@ -97,7 +117,7 @@ Status RunWindow(Engine& engine, const Window& window, const Setup& setup,
       options.cache.budget = {.kind = Budget::Kind::kShare,
                               .share = budgets[b]};
       Result<std::unique_ptr<Sequence>> sequence =
-          StartAndRunForced(engine, {&context, 1}, options, {}, {}, cancelled);
+          ReadContext(engine, window, setup.seen_queries, options, cancelled);
       if (!sequence.ok()) return sequence.status();
       if (Status s = FeedForced(**sequence, forced, on_step(b), cancelled);
           !s.ok()) {
@@ -117,7 +137,7 @@ Status RunWindow(Engine& engine, const Window& window, const Setup& setup,
     };
   }
   Result<std::unique_ptr<Sequence>> whole =
-      StartAndRunForced(engine, {&context, 1}, options, {}, {}, cancelled);
+      ReadContext(engine, window, setup.seen_queries, options, cancelled);
   if (!whole.ok()) return whole.status();
   if (setup.rereads) {
     Result<std::unique_ptr<Sequence>> fork = engine.Fork(**whole);
@@ -176,7 +196,8 @@ Result<std::vector<Setup>> SetupsOf(const ClosedLoopOptions& options) {
   for (const std::string& policy : options.policies) {
     Setup setup{.cache = options.cache,
                 .reading = options.reading,
-                .budget_scope = options.budget_scope};
+                .budget_scope = options.budget_scope,
+                .seen_queries = options.seen_queries};
     if (policy == kRepeat) {
       if (options.reading == ContextReading::kWithinBudget) {
         return InvalidArgument(

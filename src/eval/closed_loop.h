@@ -34,6 +34,12 @@ enum class BudgetScope {
   kContext,  // the context; tokens that follow come on top and nothing leaves
 };
 
+// Which queries of the context policies see (cache/observed_queries.h).
+enum class SeenQueries {
+  kSampled,  // as in use: every 8th, and the last 32 of a chunk
+  kAll,      // what policies that sum attention are defined on; reads slower
+};
+
 struct ClosedLoopText {
   std::string name;
   std::vector<int32_t> tokens;
@@ -47,6 +53,7 @@ struct ClosedLoopOptions {
   uint32_t windows_per_text = 5;  // evenly over the text; they may overlap
   ContextReading reading = ContextReading::kWhole;
   BudgetScope budget_scope = BudgetScope::kWindow;
+  SeenQueries seen_queries = SeenQueries::kSampled;
   CacheOptions cache;  // policy and budget are replaced
 };
 
