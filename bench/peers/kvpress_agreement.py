@@ -95,11 +95,11 @@ class Row:
     def differences(self) -> list[float]:
         return [ours - peer for ours, peer in zip(self.lkv_kl, self.peer_kl)]
 
-    @property
-    def agrees(self) -> bool:
-        """Whether the windows leave it open which side's mean is higher."""
+    def agrees(self, floor: float) -> bool:
+        """Whether the windows leave it open which side's mean is higher, or
+        may be by no more than another 16-bit type of keys changes."""
         interval = bootstrap(self.differences)
-        return interval.low <= 0 <= interval.high
+        return interval.low <= floor and interval.high >= -floor
 
 
 def eval_command(args: argparse.Namespace) -> list[str]:
@@ -252,8 +252,8 @@ def mean_text(values: list[float]) -> str:
     )
 
 
-def table(rows: list[Row]) -> str:
-    """In Markdown."""
+def table(rows: list[Row], floor: float) -> str:
+    """In Markdown; floor: KL that means nothing."""
     lines = [
         "| held | policy | kvpress KL (95 %) | lkv KL (95 %) |"
         " lkv - kvpress (95 %) | agree | top-1 kvpress, lkv |",
@@ -270,7 +270,7 @@ def table(rows: list[Row]) -> str:
             mean_text(row.peer_kl),
             mean_text(row.lkv_kl),
             mean_text(row.differences),
-            "yes" if row.agrees else "no",
+            "yes" if row.agrees(floor) else "no",
             top1,
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -377,9 +377,12 @@ def main() -> int:
         return 1
     version = environment.pinned_version(REQUIREMENTS, "kvpress")
     print(f"kvpress {version}, {len(peer['windows'])} windows\n")
-    print(table(rows_of(evaluation, peer, {name: name for name in POLICIES})))
+    floor = evaluation["noise_floor"]["kl_mean"]
+    same_names = {name: name for name in POLICIES}
+    print(table(rows_of(evaluation, peer, same_names), floor))
     print("\nThe same with lkv's definitions in kvpress's frame\n")
-    print(table(rows_of(evaluation, peer, AS_LKV_DEFINES)))
+    print(table(rows_of(evaluation, peer, AS_LKV_DEFINES), floor))
+    print(f"\nNoise floor of lkv: KL {floor:.5f}")
     return 0
 
 

@@ -142,11 +142,19 @@ class KvpressAgreementTest(unittest.TestCase):
 
     def test_sides_agree_when_the_windows_leave_the_sign_open(self):
         # Windows differ by far more than the sides do in each.
-        self.assertTrue(row([0.1, 1.0, 5.0, 9.0], [0.2, 0.9, 5.1, 8.9]).agrees)
-        self.assertFalse(row([0.1, 1.0, 5.0, 9.0], [0.2, 1.1, 5.2, 9.1]).agrees)
+        self.assertTrue(
+            row([0.1, 1.0, 5.0, 9.0], [0.2, 0.9, 5.1, 8.9]).agrees(1e-4)
+        )
+        self.assertFalse(
+            row([0.1, 1.0, 5.0, 9.0], [0.2, 1.1, 5.2, 9.1]).agrees(1e-4)
+        )
+
+    def test_a_difference_below_the_noise_floor_means_nothing(self):
+        self.assertTrue(row([0.5, 0.7], [0.49995, 0.69995]).agrees(1e-4))
+        self.assertFalse(row([0.5, 0.7], [0.4998, 0.6998]).agrees(1e-4))
 
     def test_the_table_shows_both_sides_and_the_verdict(self):
-        text = agreement.table([row([0.5], [0.25])])
+        text = agreement.table([row([0.5], [0.25])], 1e-4)
         self.assertIn(
             "| 60 | tova | 0.2500 (0.2500 to 0.2500) |"
             " 0.5000 (0.5000 to 0.5000) | 0.2500 (0.2500 to 0.2500) |"
