@@ -1,7 +1,8 @@
 """What peers need on this machine: a virtual environment and their builds.
 
-Everything lies in .deps/peers/ and is made once; delete the folder to make it
-anew. Builds use two jobs at low priority, so that the machine stays usable.
+What compare.py needs lies in .deps/peers/ and is made once; delete the folder
+to make it anew. Builds use two jobs at low priority, so that the machine stays
+usable.
 """
 
 import pathlib
@@ -23,12 +24,15 @@ class SetupError(Exception):
 
 
 def say(text: str) -> None:
-    print(f"compare: {text}", file=sys.stderr, flush=True)
+    program = pathlib.Path(sys.argv[0]).stem
+    print(f"{program}: {text}", file=sys.stderr, flush=True)
 
 
-def run_logged(command: list, log_name: str, advice: str) -> None:
+def run_logged(
+    command: list, log_name: str, advice: str, folder: pathlib.Path = HERE
+) -> None:
     """Runs a command into a log file; SetupError shows how the log ends."""
-    log = HERE / f"{log_name}.log"
+    log = folder / f"{log_name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as stream:
         code = subprocess.run(
@@ -40,7 +44,7 @@ def run_logged(command: list, log_name: str, advice: str) -> None:
     if code:
         lines = log.read_text(errors="replace").strip().splitlines()
         end = "\n  ".join(lines[-5:])
-        shown = f".deps/peers/{log.name}"
+        shown = log.relative_to(ROOT)
         raise SetupError(f"{advice} (all of it is in {shown})\n  {end}")
 
 
@@ -54,24 +58,28 @@ def pinned_version(pins: pathlib.Path, package: str) -> str:
     return match[1]
 
 
-def ensure_venv() -> None:
-    """The virtual environment with what requirements.txt pins."""
-    done = HERE / "venv" / "requirements.txt"
-    pins = REQUIREMENTS.read_text()
+def ensure_venv(folder: pathlib.Path, requirements: pathlib.Path) -> None:
+    """folder/venv, a virtual environment with what a file of pins asks for."""
+    venv = folder / "venv"
+    done = venv / "requirements.txt"
+    pins = requirements.read_text()
     if done.exists() and done.read_text() == pins:
         return
-    say("installing OpenVINO GenAI into .deps/peers/venv")
+    say(f"installing {requirements.name} into {venv.relative_to(ROOT)}")
     # --clear: a venv that failed half-way looks whole.
     run_logged(
-        [sys.executable, "-m", "venv", "--clear", HERE / "venv"],
+        [sys.executable, "-m", "venv", "--clear", venv],
         "venv",
         "no virtual environment; on Debian and Ubuntu install python3-venv",
+        folder,
     )
     run_logged(
-        [VENV_PYTHON, "-m", "pip", "install", "-r", REQUIREMENTS],
+        [venv / "bin" / "python", "-m", "pip", "install"]
+        + ["-r", requirements],
         "pip",
-        "pip cannot install requirements.txt; without network, put the wheels"
-        " in a folder and set PIP_NO_INDEX=1 PIP_FIND_LINKS=<folder>",
+        f"pip cannot install {requirements.name}; without network, put the"
+        " wheels in a folder and set PIP_NO_INDEX=1 PIP_FIND_LINKS=<folder>",
+        folder,
     )
     done.write_text(pins)
 

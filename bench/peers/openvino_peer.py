@@ -34,7 +34,7 @@ class OpenVino:
         }
 
     def set_up(self) -> None:
-        environment.ensure_venv()
+        environment.ensure_venv(environment.HERE, environment.REQUIREMENTS)
 
     def applies(self, work: Work) -> bool:
         return not self._evicts or work.percent < 100

@@ -221,7 +221,7 @@ Status CachedSequence::AnnounceTurn(uint32_t prompt_tokens,
   return {};
 }
 
-Status CachedSequence::ShrinkBudget(const Budget& budget,
+Status CachedSequence::ShrinkBudget(const Budget& budget, uint32_t room_tokens,
                                     PlanScratch& scratch) {
   if (!judge_.has_value()) {
     return InvalidArgument(
@@ -240,7 +240,7 @@ Status CachedSequence::ShrinkBudget(const Budget& budget,
   options_ = std::move(options);
   plan_ = *plan;
   judge_->evictor.Shrink(plan_, WindowOf(shape_, context_, options_, plan_),
-                         n_tokens_, scratch);
+                         n_tokens_, room_tokens, scratch);
   pages_.Shrink(plan_.capacity_pages);
   return {};
 }

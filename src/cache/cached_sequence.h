@@ -48,7 +48,8 @@ class CachedSequence {
 
   // See KvCache.
   Status AnnounceTurn(uint32_t prompt_tokens, uint32_t max_new_tokens);
-  Status ShrinkBudget(const Budget& budget, PlanScratch& scratch);
+  Status ShrinkBudget(const Budget& budget, uint32_t room_tokens,
+                      PlanScratch& scratch);
   SequenceStats Stats() const;
   uint32_t ChunkTokens(uint32_t wanted) const;
   // The most pages a lane holds while the text keeps to what was announced; at

@@ -50,7 +50,9 @@ Status DenseKvCache::AnnounceTurn(SequenceId id, uint32_t, uint32_t) {
   return {};
 }
 
-Status DenseKvCache::ShrinkBudget(SequenceId, const Budget&) { return {}; }
+Status DenseKvCache::ShrinkBudget(SequenceId, const Budget&, uint32_t) {
+  return {};
+}
 
 void DenseKvCache::RemoveSequence(SequenceId id) {
   CHECK(sequences_.erase(id) == 1);

@@ -27,7 +27,8 @@ class DenseKvCache final : public KvCache {
   Result<SequenceId> ForkSequence(SequenceId parent) override;
   Status AnnounceTurn(SequenceId id, uint32_t prompt_tokens,
                       uint32_t max_new_tokens) override;
-  Status ShrinkBudget(SequenceId id, const Budget& budget) override;
+  Status ShrinkBudget(SequenceId id, const Budget& budget,
+                      uint32_t room_tokens) override;
   void RemoveSequence(SequenceId id) override;
   SequenceStats Stats(SequenceId id) const override;
   std::vector<uint32_t> ResidentPositions(SequenceId id, uint32_t layer,

@@ -303,9 +303,11 @@ void Evictor::SetPlan(const BudgetPlan& plan,
 
 void Evictor::Shrink(const BudgetPlan& plan,
                      const WindowController::Options& window, uint32_t n_tokens,
-                     PlanScratch& scratch) {
+                     uint32_t room_tokens, PlanScratch& scratch) {
   SetPlan(plan, window, n_tokens);
-  if (n_sparse_ > 0) EvictDownTo(n_tokens, 1, scratch);
+  if (n_sparse_ == 0) return;
+  EvictDownTo(n_tokens, 1 + SequencePages::PagesToOpen(n_tokens, room_tokens),
+              scratch);
 }
 
 void Evictor::PlanLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new,

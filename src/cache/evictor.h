@@ -94,10 +94,10 @@ class Evictor {
   // was planned to leave for the sake of the old one stays.
   void SetPlan(const BudgetPlan& plan, const WindowController::Options& window,
                uint32_t n_tokens);
-  // The same for a smaller budget: what is over leaves now, and a page for
-  // every lane that the next step may open.
+  // The same for a smaller budget: what is over leaves now, and the pages that
+  // every lane opens for the next `room_tokens` tokens and the one behind them.
   void Shrink(const BudgetPlan& plan, const WindowController::Options& window,
-              uint32_t n_tokens, PlanScratch& scratch);
+              uint32_t n_tokens, uint32_t room_tokens, PlanScratch& scratch);
 
   uint32_t window_tokens() const { return controller_.window_tokens(); }
   double pattern_change() const {

@@ -151,11 +151,13 @@ class KvCache {
   virtual Status AnnounceTurn(SequenceId id, uint32_t prompt_tokens,
                               uint32_t max_new_tokens) = 0;
   // From now on the sequence keeps inside a smaller budget: what is over leaves
-  // at once, by the policy. Between steps. So a text can be read whole and cut
-  // down after it. kInvalidArgument: below the smallest for the text announced
-  // (a share is raised to it), or more than it has; or the policy is full.
-  // O(slots of all lanes).
-  virtual Status ShrinkBudget(SequenceId id, const Budget& budget) = 0;
+  // at once, by the policy, and what the next `room_tokens` tokens will need,
+  // so that nothing else leaves while they come. Between steps. So a text can
+  // be read whole and cut down after it. kInvalidArgument: below the smallest
+  // for the text announced (a share is raised to it), or more than it has; or
+  // the policy is full. O(slots of all lanes).
+  virtual Status ShrinkBudget(SequenceId id, const Budget& budget,
+                              uint32_t room_tokens) = 0;
   // Frees all pages of the sequence that no other one shares, at once.
   virtual void RemoveSequence(SequenceId id) = 0;
   virtual SequenceStats Stats(SequenceId id) const = 0;

@@ -69,8 +69,9 @@ Status PagedKvCache::AnnounceTurn(SequenceId id, uint32_t prompt_tokens,
   return status;
 }
 
-Status PagedKvCache::ShrinkBudget(SequenceId id, const Budget& budget) {
-  return Find(id).ShrinkBudget(budget, plan_scratch_[0]);
+Status PagedKvCache::ShrinkBudget(SequenceId id, const Budget& budget,
+                                  uint32_t room_tokens) {
+  return Find(id).ShrinkBudget(budget, room_tokens, plan_scratch_[0]);
 }
 
 void PagedKvCache::RemoveSequence(SequenceId id) {

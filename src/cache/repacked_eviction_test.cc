@@ -151,7 +151,7 @@ TEST(RepackedEvictionTest, AShrunkBudgetKeepsTheTokensWithTheMostAttention) {
   EXPECT_EQ(cache.Stats(sequence.id).evicted_tokens, 0u);
 
   const Status shrunk = cache.ShrinkBudget(
-      sequence.id, {.kind = Budget::Kind::kShare, .share = 0.25});
+      sequence.id, {.kind = Budget::Kind::kShare, .share = 0.25}, 0);
   ASSERT_TRUE(shrunk.ok()) << shrunk.message();
   const SequenceStats stats = cache.Stats(sequence.id);
   EXPECT_LE(stats.resident_bytes, stats.budget_bytes);
@@ -215,7 +215,7 @@ TEST(RepackedEvictionTest, ScoreSpreadKeepsTheBestTokensOfAllLanes) {
   drive.Prefill(sequence, 640, 512);
   ASSERT_TRUE(cache
                   .ShrinkBudget(sequence.id,
-                                {.kind = Budget::Kind::kShare, .share = 0.5})
+                                {.kind = Budget::Kind::kShare, .share = 0.5}, 0)
                   .ok());
   std::vector<size_t> held;
   for (uint32_t lane = 0; lane < kShape.n_lanes(); ++lane) {
@@ -232,6 +232,35 @@ TEST(RepackedEvictionTest, ScoreSpreadKeepsTheBestTokensOfAllLanes) {
   EXPECT_EQ(n_ended, 42) << "once a step, not once a lane";
 }
 
+// The room is paid for by what leaves at once.
+TEST(RepackedEvictionTest, AShrunkBudgetWithRoomKeepsWhatItHoldsWhileTheyCome) {
+  constexpr uint32_t kRoomTokens = 100;
+  for (uint32_t n_context : {600, 608}) {
+    SequenceOptions options = Evicting(PolicyName::kTova, 0);
+    options.cache.budget = {};
+    options.cache.unit = EvictionUnit::kRepack;
+    PagedKvCache cache(kShape, Threads(1));
+    CacheDriver drive(cache, 1);
+    DrivenSequence sequence = drive.Add(options, 3);
+    drive.Prefill(sequence, n_context, 512);
+    const Status shrunk = cache.ShrinkBudget(
+        sequence.id, {.kind = Budget::Kind::kTokens, .amount = 300},
+        kRoomTokens);
+    ASSERT_TRUE(shrunk.ok()) << shrunk.message();
+    const uint64_t evicted_tokens = cache.Stats(sequence.id).evicted_tokens;
+    EXPECT_GT(evicted_tokens, n_context - 300 + kRoomTokens);
+    EXPECT_LT(evicted_tokens, n_context - 300 + kRoomTokens + 64);
+    for (uint32_t i = 0; i < kRoomTokens; ++i) {
+      ASSERT_FALSE(drive.Step(sequence, 1).empty()) << drive.status.message();
+      ASSERT_EQ(cache.Stats(sequence.id).evicted_tokens, evicted_tokens) << i;
+    }
+    for (uint32_t i = 0; i < 2 * kPageTokens; ++i) {
+      ASSERT_FALSE(drive.Step(sequence, 1).empty()) << drive.status.message();
+    }
+    EXPECT_GT(cache.Stats(sequence.id).evicted_tokens, evicted_tokens);
+  }
+}
+
 TEST(RepackedEvictionTest, ABudgetShrinksOnlyAndNotBelowTheSmallest) {
   PagedKvCache cache(kShape, Threads(1));
   CacheDriver drive(cache, 1);
@@ -240,7 +269,7 @@ TEST(RepackedEvictionTest, ABudgetShrinksOnlyAndNotBelowTheSmallest) {
   const auto shrink = [&](uint64_t tokens) {
     return cache
         .ShrinkBudget(sequence.id,
-                      {.kind = Budget::Kind::kTokens, .amount = tokens})
+                      {.kind = Budget::Kind::kTokens, .amount = tokens}, 0)
         .code();
   };
   EXPECT_EQ(shrink(500), StatusCode::kInvalidArgument);
@@ -250,7 +279,7 @@ TEST(RepackedEvictionTest, ABudgetShrinksOnlyAndNotBelowTheSmallest) {
   EXPECT_GT(cache.Stats(sequence.id).evicted_tokens, 80u);
 
   DrivenSequence full = drive.Add(Evicting(PolicyName::kFull, 2000), 3);
-  EXPECT_EQ(cache.ShrinkBudget(full.id, {}).code(),
+  EXPECT_EQ(cache.ShrinkBudget(full.id, {}, 0).code(),
             StatusCode::kInvalidArgument);
 }
 

@@ -132,6 +132,18 @@ Json FiguresAsJson(const Figures& figures) {
           {"top1_ci95", IntervalAsJson(figures.top1_ci95)}};
 }
 
+Json ByWindow(const Windows& windows, double Fidelity::*field) {
+  Json json = Json::array();
+  for (const Fidelity& window : windows) json.push_back(window.*field);
+  return json;
+}
+
+Json HeldByWindow(const ClosedLoopRow& row) {
+  Json json = Json::array();
+  for (const HeldOfWindow& held : row.held) json.push_back(held.context_tokens);
+  return json;
+}
+
 std::string RangeText(const std::optional<Interval>& interval) {
   if (!interval) return "-";
   return FormatSignificant(interval->low) + " to " +
@@ -147,10 +159,9 @@ Json EvalAsJson(const ClosedLoopReport& report) {
     Json json = {{"policy", row.policy},
                  {"budget", BudgetAsJson(row.budget)},
                  {"fidelity", FiguresAsJson(statistics.Of(row.windows))}};
-    Json windows = Json::array();
-    for (const Fidelity& window : row.windows)
-      windows.push_back(window.kl_mean);
-    json["kl_by_window"] = std::move(windows);
+    json["kl_by_window"] = ByWindow(row.windows, &Fidelity::kl_mean);
+    json["top1_by_window"] = ByWindow(row.windows, &Fidelity::top1_agreement);
+    json["held_tokens_by_window"] = HeldByWindow(row);
     const ClosedLoopRow* best = BestBaseline(report, row, statistics);
     json["best_baseline"] = best == nullptr ? Json() : Json(best->policy);
     json["kl_to_best"] =
@@ -162,9 +173,11 @@ Json EvalAsJson(const ClosedLoopReport& report) {
                                         row.windows, best->windows));
     rows.push_back(std::move(json));
   }
-  return {{"windows", report.window_names},
-          {"noise_floor", FiguresAsJson(statistics.Of(report.noise_floor))},
-          {"rows", std::move(rows)}};
+  return {
+      {"windows", report.window_names},
+      {"full_nll_by_window", ByWindow(report.noise_floor, &Fidelity::full_nll)},
+      {"noise_floor", FiguresAsJson(statistics.Of(report.noise_floor))},
+      {"rows", std::move(rows)}};
 }
 
 std::string EvalAsText(const ClosedLoopReport& report,
@@ -175,7 +188,10 @@ std::string EvalAsText(const ClosedLoopReport& report,
       FormatCount(options.context_tokens) + " and " +
       FormatCount(options.forced_tokens) + " tokens; the context is read " +
       (options.reading == PromptReading::kWhole ? "whole, then cut down"
-                                                 : "within the budget") +
+                                                : "within the budget") +
+      (options.budget_scope == BudgetScope::kContext
+           ? "; what follows it comes on top of the budget"
+           : "") +
       "\n\n";
   TextTable table({{"budget", Align::kRight},
                    {"policy"},

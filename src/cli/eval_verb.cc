@@ -188,6 +188,17 @@ void EvalVerb::AddTo(CLI::App& app) {
                    "budget: it is read within the budget [whole]")
       ->type_name("HOW")
       ->check(OneOf({"whole", "budget"}));
+  verb->add_option("--budget-of", budget_scope_,
+                   "window: budgets are shares of a window and hold while "
+                   "tokens are fed; context: of the context, and what is fed "
+                   "comes on top [window]")
+      ->type_name("WHAT")
+      ->check(OneOf({"window", "context"}));
+  verb->add_option("--observe", seen_queries_,
+                   "Queries of the context that policies see; sampled: every "
+                   "8th and the newest, as in use; all: slower [sampled]")
+      ->type_name("WHICH")
+      ->check(OneOf({"sampled", "all"}));
   config_.AddTo(*verb, ConfigArguments::Offer::kKvType);
   verb->add_flag("--json", json_, "Print one JSON document");
   verb->footer(
@@ -264,8 +275,8 @@ Result<EvalPlan> EvalVerb::ReadPlan() const {
   if (!tasks.ok()) return tasks.status();
   const CacheOptions& cache = configuration->cache();
   const PromptReading reading = reading_ == "whole"
-                                     ? PromptReading::kWhole
-                                     : PromptReading::kWithinBudget;
+                                    ? PromptReading::kWhole
+                                    : PromptReading::kWithinBudget;
   EvalPlan plan;
   if (Measures("fidelity")) {
     ClosedLoopOptions& fidelity = plan.fidelity.emplace();
@@ -275,6 +286,10 @@ Result<EvalPlan> EvalVerb::ReadPlan() const {
     fidelity.forced_tokens = forced_tokens_;
     fidelity.windows_per_text = n_windows_;
     fidelity.reading = reading;
+    fidelity.budget_scope = budget_scope_ == "window" ? BudgetScope::kWindow
+                                                      : BudgetScope::kContext;
+    fidelity.seen_queries =
+        seen_queries_ == "all" ? SeenQueries::kAll : SeenQueries::kSampled;
     fidelity.cache = cache;
   }
   if (Measures("recall")) {

@@ -47,6 +47,8 @@ class EvalVerb {
   std::vector<std::string> policies_ = {"streaming", "observed", "snapkv",
                                         "tova",      "random",   "lookahead"};
   std::string reading_ = "whole";
+  std::string budget_scope_ = "window";
+  std::string seen_queries_ = "sampled";
   std::optional<uint32_t> context_tokens_;
   uint32_t forced_tokens_ = 256;
   uint32_t n_windows_ = 5;

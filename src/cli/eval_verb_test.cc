@@ -19,6 +19,11 @@ TEST(EvalTest, RowsHoldEveryFieldOfTheInterface) {
        "streaming,random,lookahead", "--set", "recent_tokens=32"});
   EXPECT_EQ(document["windows"].size(), 2u);
   EXPECT_LT(document["noise_floor"]["kl_mean"], 0.01);
+  ASSERT_EQ(document["full_nll_by_window"].size(), 2u);
+  for (const auto& nll : document["full_nll_by_window"]) {
+    EXPECT_GT(nll, 0);
+    EXPECT_LT(nll, 6) << "nats; a guess among 49,152 tokens costs 10.8";
+  }
   const auto& rows = document["rows"];
   ASSERT_EQ(rows.size(), 3u);
   for (const auto& row : rows) {
@@ -28,7 +33,16 @@ TEST(EvalTest, RowsHoldEveryFieldOfTheInterface) {
     EXPECT_GE(row["fidelity"]["first_divergence"], 0);
     EXPECT_LE(row["fidelity"]["first_divergence"], 8);
     EXPECT_GE(row["fidelity"]["kl_mean_sure"], 0);
-    EXPECT_EQ(row["kl_by_window"].size(), 2u);
+    ASSERT_EQ(row["kl_by_window"].size(), 2u);
+    const double kl_sum = row["kl_by_window"][0].get<double>() +
+                          row["kl_by_window"][1].get<double>();
+    EXPECT_NEAR(row["fidelity"]["kl_mean"].get<double>(), kl_sum / 2, 1e-9);
+    EXPECT_EQ(row["top1_by_window"].size(), 2u);
+    // 75 % of 408 tokens is 306, pages' own bytes and an open page included.
+    for (const auto& held : row["held_tokens_by_window"]) {
+      EXPECT_GT(held, 250);
+      EXPECT_LT(held, 306);
+    }
     EXPECT_NE(row["best_baseline"], row["policy"]);
     EXPECT_NE(row["best_baseline"], "lookahead");
   }
@@ -181,6 +195,40 @@ TEST(EvalTest, SuitesThatWereFinishedStandWhenAnotherFails) {
   EXPECT_EQ(document["tasks"].size(), 1u);
 }
 
+TEST(EvalTest, ABudgetOfTheContextLeavesItAloneWhileTokensFollow) {
+  Words words = {"eval",        "-f",       LKV_SOURCE_DIR "/LICENSE",
+                 "--windows",   "1",        "--context",
+                 "600",         "--forced", "200",
+                 "--budget",    "50%",      "--policies",
+                 "streaming",   "--set",    "recent_tokens=32",
+                 "--budget-of", "context"};
+  const auto of_context = RunJson(words)["rows"][0];
+  words.back() = "window";
+  const auto of_window = RunJson(words)["rows"][0];
+  // 300 tokens of the context, its pages' own bytes and an open page included;
+  // 400 of the window, of which the 200 that follow take their part later.
+  EXPECT_GT(of_context["held_tokens_by_window"][0], 240);
+  EXPECT_LT(of_context["held_tokens_by_window"][0], 300);
+  EXPECT_GT(of_window["held_tokens_by_window"][0], 340);
+  EXPECT_LT(of_window["held_tokens_by_window"][0], 400);
+  EXPECT_LT(of_context["fidelity"]["kl_mean"].get<double>(),
+            of_window["fidelity"]["kl_mean"].get<double>());
+}
+
+TEST(EvalTest, PoliciesMaySeeEveryQueryOfTheContext) {
+  Words words = {"eval",      "-f",       LKV_SOURCE_DIR "/LICENSE",
+                 "--windows", "1",        "--context",
+                 "600",       "--forced", "8",
+                 "--budget",  "50%",      "--policies",
+                 "fifo,h2o",  "--set",    "recent_tokens=32",
+                 "--observe", "sampled"};
+  const auto sampled = RunJson(words)["rows"];
+  words.back() = "all";
+  const auto all = RunJson(words)["rows"];
+  EXPECT_EQ(all[0]["kl_by_window"], sampled[0]["kl_by_window"]);
+  EXPECT_NE(all[1]["kl_by_window"], sampled[1]["kl_by_window"]);
+}
+
 TEST(EvalTest, BadInputIsNamed) {
   for (const auto& [words, says] : std::vector<std::pair<Words, std::string>>{
            {{"eval"}, "--file: is missing"},
@@ -188,6 +236,13 @@ TEST(EvalTest, BadInputIsNamed) {
             "fewer than a window"},
            {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--read", "twice"},
             "--read"},
+           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--observe", "none"},
+            "--observe"},
+           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--budget-of", "text"},
+            "--budget-of"},
+           {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--context", "200",
+             "--read", "budget", "--budget-of", "context"},
+            "read it whole"},
            {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--budget", "full"},
             "full evicts nothing"},
            {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--budget", "lots"},

@@ -55,11 +55,12 @@ Json LongGenerationAsJson(const std::vector<LongGeneration>& report,
 
 std::string LongGenerationAsText(const std::vector<LongGeneration>& report,
                                  const LongGenerationOptions& options) {
-  std::string out = "Generation: " + FormatCount(options.new_tokens, "token") +
-                    " behind the first " + FormatCount(options.prompt_tokens) +
-                    " of each text, temperature " +
-                    FormatSignificant(options.temperature) + ", seed " +
-                    std::to_string(options.seed) + "\n\n";
+  std::string out =
+      "Generation: " + FormatCount(options.new_tokens, "token") +
+      " behind the first " + FormatCount(options.prompt_tokens) +
+      " of each text, temperature " + FormatSignificant(options.temperature) +
+      ", repeat penalty " + FormatSignificant(options.repeat_penalty) +
+      ", seed " + std::to_string(options.seed) + "\n\n";
   TextTable table({{"text"},
                    {"budget", Align::kRight},
                    {"policy"},

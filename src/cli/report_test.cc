@@ -163,6 +163,12 @@ DemoReport SomeReport() {
     row.answer = "A lamp\nof brass.";
     report.rows.push_back(row);
   }
+  DemoRow whole = report.rows.back();
+  whole.reads_whole = true;
+  whole.kv.resident_bytes_max = 95 * kMiB;
+  whole.kv.budget_bytes = 25 * kMiB;
+  whole.fidelity.kl_mean = 0.003;
+  report.rows.push_back(whole);
   report.noise_floor.kl_mean = 0.0004;
   return report;
 }
@@ -178,11 +184,16 @@ TEST(DemoReportTest, ATextThatFitsTheBudgetProvesNothing) {
 TEST(DemoReportTest, TheTableHasARowPerPolicyAndTheReadingItsFigures) {
   const std::string text = DemoAsText(SomeReport(), DemoOptions());
   ExpectNoLineBeyond80(text);
-  EXPECT_NE(text.find("full          100.0     10.00   96.0 MiB"),
+  EXPECT_NE(text.find("full                 100.0     10.00   96.0 MiB"),
             std::string::npos)
       << text;
-  EXPECT_NE(text.find("lookahead     150.0      6.67   24.0 MiB    75.0 %"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("lookahead            150.0      6.67   24.0 MiB    75.0 %"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(
+      text.find("lookahead, whole     150.0      6.67   95.0 MiB    75.0 %"),
+      std::string::npos)
       << text;
   std::string flat = text;
   std::replace(flat.begin(), flat.end(), '\n', ' ');
@@ -194,6 +205,10 @@ TEST(DemoReportTest, TheTableHasARowPerPolicyAndTheReadingItsFigures) {
   EXPECT_NE(flat.find("0.02 nats from those of full, lru's 0.04"),
             std::string::npos);
   EXPECT_NE(flat.find("rounding alone: 0.0004"), std::string::npos);
+  EXPECT_NE(flat.find("It takes 95.0 MiB until then and 25.0 MiB from then on; "
+                      "its predictions lie 0.003 nats"),
+            std::string::npos)
+      << flat;
 }
 
 TEST(DemoReportTest, EveryPolicysAnswerFollowsTheQuestion) {
@@ -202,9 +217,10 @@ TEST(DemoReportTest, EveryPolicysAnswerFollowsTheQuestion) {
   const std::string text = DemoAsText(SomeReport(), options);
   const size_t question = text.find("What lamp?");
   ASSERT_NE(question, std::string::npos);
-  for (const char* line :
-       {"  full        A lamp of brass.\n", "  lru         A lamp of brass.\n",
-        "  lookahead   A lamp of brass.\n"}) {
+  for (const char* line : {"  full              A lamp of brass.\n",
+                           "  lru               A lamp of brass.\n",
+                           "  lookahead         A lamp of brass.\n",
+                           "  lookahead, whole  A lamp of brass.\n"}) {
     EXPECT_NE(text.find(line, question), std::string::npos) << text;
   }
   DemoReport unasked = SomeReport();

@@ -44,7 +44,8 @@ TEST(DemoTest, TheSourceTableNeedsABudgetOfItsOwnOnlyWhereNoneIsNamed) {
   words.insert(words.end(), {"--budget", "1MiB"});
   const ChildResult named = RunLkv(WithModel(words));
   EXPECT_EQ(named.exit_code, 2);
-  EXPECT_NE(named.err.find("budget: 1048576 bytes cannot"), std::string::npos) << named.err;
+  EXPECT_NE(named.err.find("budget: 1048576 bytes cannot"), std::string::npos)
+      << named.err;
 }
 
 TEST(BenchSpeedTest, TheConfigurationSaysWhatIsMeasured) {

@@ -172,8 +172,8 @@ SequenceStats Sequence::stats() const {
 
 const StepTimes& Sequence::times() const { return state_->times; }
 
-Status Sequence::ShrinkBudget(const Budget& budget) {
-  return state_->engine->cache->ShrinkBudget(state_->id, budget);
+Status Sequence::ShrinkBudget(const Budget& budget, uint32_t room_tokens) {
+  return state_->engine->cache->ShrinkBudget(state_->id, budget, room_tokens);
 }
 std::vector<uint32_t> Sequence::ResidentPositions(uint32_t layer,
                                                   uint32_t kv_head) const {

@@ -73,7 +73,7 @@ class Sequence {
   // Runs one token; the logits of it are in logits() afterwards.
   Status Decode(int32_t token);
   // From now on it keeps inside a smaller budget (KvCache::ShrinkBudget).
-  Status ShrinkBudget(const Budget& budget);
+  Status ShrinkBudget(const Budget& budget, uint32_t room_tokens);
   // [vocab_size], of the newest token; zeros before the first.
   std::span<const float> logits() const;
   uint32_t n_tokens() const;

@@ -86,7 +86,7 @@ Status Sequence::CutDown(std::span<const int32_t> prompt,
       Status status = ReadAgain(prompt, *cut.reread, cancelled);
       if (!status.ok()) return status;
     }
-    return ShrinkBudget(cut.budget);
+    return ShrinkBudget(cut.budget, 0);
   });
 }
 

@@ -39,8 +39,8 @@ Status CutDown(Sequence& sequence, const ContextToRead& context,
   // In tokens, whatever was announced for a second reading.
   const auto in_tokens = [&](uint64_t n_shared, uint64_t n_more) -> Budget {
     if (budget.kind != Budget::Kind::kShare) return budget;
-    const auto amount = static_cast<uint64_t>(
-        budget.share * static_cast<double>(n_shared));
+    const auto amount =
+        static_cast<uint64_t>(budget.share * static_cast<double>(n_shared));
     return {.kind = Budget::Kind::kTokens, .amount = amount + n_more};
   };
   if (context.scope == BudgetScope::kWindow) {

@@ -59,6 +59,7 @@ void FidelityMeter::Add(std::span<const float> full,
   }
   const size_t next = static_cast<size_t>(next_token);
   CHECK(next < full.size());
+  full_log_likelihood_ += full[next] - full_norm;
   log_likelihood_loss_ +=
       (full[next] - full_norm) - (policy[next] - policy_norm);
 }
@@ -91,6 +92,7 @@ Fidelity FidelityMeter::Result() const {
   result.first_divergence = first_divergence_.value_or(result.n_tokens);
   result.top5_overlap = static_cast<double>(n_top5_common_) / (kTop * n);
   result.perplexity_ratio = std::exp(log_likelihood_loss_ / n);
+  result.full_nll = -full_log_likelihood_ / n;
   return result;
 }
 

@@ -27,6 +27,8 @@ struct Fidelity {
   double top5_overlap = 1;  // mean share of common tokens among the best five
   // Perplexity on the given text over that of the full cache.
   double perplexity_ratio = 1;
+  // Mean -log p of the given text by the full cache: how hard the text is.
+  double full_nll = 0;
   uint32_t n_tokens = 0;
 };
 
@@ -46,6 +48,7 @@ class FidelityMeter {
   uint64_t n_top1_equal_ = 0;
   std::optional<uint32_t> first_divergence_;
   uint64_t n_top5_common_ = 0;
+  double full_log_likelihood_ = 0;
   double log_likelihood_loss_ = 0;  // sum of log p_full - log p_policy
 };
 

@@ -39,6 +39,7 @@ TEST(FidelityTest, MatchesNumbersWorkedOutByHand) {
   EXPECT_EQ(f.top5_overlap, 1);
   // The text goes on with a token half as likely: perplexity doubles.
   EXPECT_NEAR(f.perplexity_ratio, 2, 1e-6);
+  EXPECT_NEAR(f.full_nll, std::log(2), 1e-7);
 }
 
 TEST(FidelityTest, DirectionIsFromFullToPolicy) {

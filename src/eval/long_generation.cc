@@ -52,6 +52,7 @@ class Continuations {
     if (!sequence.ok()) return sequence.status();
     SamplerOptions sampler;
     sampler.temperature = options_.temperature;
+    sampler.repeat_penalty = options_.repeat_penalty;
     sampler.seed = options_.seed;
     MemoryCurve memory;
     const Result<Generation> generation = engine_.Continue(

@@ -28,7 +28,10 @@ struct LongGenerationOptions {
   std::vector<Budget> budgets;        // shares are of prompt and new tokens
   uint32_t prompt_tokens = 256;       // the first of the text
   uint32_t new_tokens = 2048;
-  float temperature = 0.7f;  // other sampling options: their defaults
+  // Without a penalty SmolLM2-135M runs in circles after some hundred tokens,
+  // whatever it keeps. Other sampling options: their defaults.
+  float temperature = 0.8f;
+  float repeat_penalty = 1.1f;
   uint32_t seed = 0;
   CacheOptions cache;  // policy and budget are replaced
 };

@@ -186,8 +186,11 @@ TEST_F(MeasureWithModelTest, BeingStoppedIsPassedOn) {
 TEST_F(MeasureWithModelTest, WithoutANoiseFloorNoneIsMeasured) {
   ClosedLoopOptions options;
   options.policies = {"lru"};
-  options.budgets = {0.5};
-  options.candidates = {{"pages", setup_.base, {0.4, 0.6}}};
+  const auto share = [](double of_window) {
+    return Budget{.kind = Budget::Kind::kShare, .share = of_window};
+  };
+  options.budgets = {share(0.5)};
+  options.candidates = {{"pages", setup_.base, {share(0.4), share(0.6)}}};
   options.context_tokens = setup_.context_tokens;
   options.forced_tokens = setup_.forced_tokens;
   options.windows_per_text = 1;
@@ -208,7 +211,7 @@ TEST_F(MeasureWithModelTest, WithoutANoiseFloorNoneIsMeasured) {
     ASSERT_EQ(report->rows.size(), 3u);
     EXPECT_EQ(report->rows[0].policy, "lru");
     EXPECT_EQ(report->rows[1].policy, "pages");
-    EXPECT_EQ(report->rows[2].budget, 0.6);
+    EXPECT_EQ(report->rows[2].budget, share(0.6));
   }
 }
 

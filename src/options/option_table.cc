@@ -93,7 +93,7 @@ std::vector<OptionKey> MakeTable() {
           "Most memory the KV cache of one sequence may take",
           "25% = 0.25 * (prompt + new tokens) * bytes per token; payload and "
           "metadata count, so 512 holds some 5 to 10 % fewer tokens; a hard "
-          "cap, prefill included"),
+          "cap, prefill included (unless `read` is whole)"),
       Among(kPolicies, Key("policy", "", Choice<&O::policy>(),
                            "Which cached tokens to keep")),
       Among(kKvTypes, Key("kv_type", "", Choice<&O::kv_type>(),

@@ -23,6 +23,7 @@ struct NamedPolicy {
 };
 constexpr NamedPolicy kPolicies[] = {
     {PolicyName::kLookahead, "lookahead"},
+    {PolicyName::kEma, "ema"},
     {PolicyName::kLru, "lru"},
     {PolicyName::kLfu, "lfu"},
     {PolicyName::kFifo, "fifo"},

