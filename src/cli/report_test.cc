@@ -236,7 +236,7 @@ TEST(DemoReportTest, EveryPolicysAnswerFollowsTheQuestion) {
 
 TEST(DemoReportTest, JsonHoldsRowsNoiseFloorAndReading) {
   const auto document = DemoAsJson(SomeReport(), DemoOptions());
-  ASSERT_EQ(document["rows"].size(), 3u);
+  ASSERT_EQ(document["rows"].size(), 4u);
   EXPECT_EQ(document["rows"][2]["policy"], "lookahead");
   EXPECT_EQ(document["rows"][2]["hit"]["mass"], 0.75);
   EXPECT_EQ(document["noise_floor"]["kl_mean"], 0.0004);
