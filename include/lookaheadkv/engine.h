@@ -79,7 +79,8 @@ struct Reply {
 
 // Memory of a session's KV cache.
 struct SessionMemory {
-  uint64_t budget_bytes = 0;        // hard cap on resident_bytes
+  uint64_t budget_bytes = 0;        // hard cap on resident_bytes, but for a
+                                    // first prompt that is read whole
   uint64_t resident_bytes = 0;      // keys, values and metadata now
   uint64_t resident_bytes_max = 0;  // the most at any moment
   uint64_t shared_bytes = 0;        // of resident_bytes: held by forks, too
@@ -108,7 +109,7 @@ class LKV_EXPORT Session {
   // can be asked about one document that was read once. Each of the two is what
   // it would be if it had read the text alone, under a budget of its own; the
   // text is in memory once. kInvalidArgument when the session was cancelled
-  // while it read its prompt; kOutOfMemory when the machine has no room for the
+  // while it read its prompt, or is still to read one whole; kOutOfMemory when the machine has no room for the
   // text that the new session may add.
   Result<Session> Fork();
 

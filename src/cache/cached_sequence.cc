@@ -231,7 +231,8 @@ Status CachedSequence::ShrinkBudget(const Budget& budget, uint32_t room_tokens,
   options.cache.budget = budget;
   Result<BudgetPlan> plan = MakeBudgetPlan(shape_, options, cost_);
   if (!plan.ok()) return plan.status();
-  if (plan->budget_bytes > plan_.budget_bytes) {
+  // More bytes than a text needs whole are no more pages.
+  if (plan->capacity_pages > plan_.capacity_pages) {
     return InvalidArgument("budget: " + std::to_string(plan->budget_bytes) +
                            " bytes are more than the " +
                            std::to_string(plan_.budget_bytes) +

@@ -154,8 +154,8 @@ class KvCache {
   // at once, by the policy, and what the next `room_tokens` tokens will need,
   // so that nothing else leaves while they come. Between steps. So a text can
   // be read whole and cut down after it. kInvalidArgument: below the smallest
-  // for the text announced (a share is raised to it), or more than it has; or
-  // the policy is full. O(slots of all lanes).
+  // for the text announced (a share is raised to it), or for more of it than
+  // the one it has; or the policy is full. O(slots of all lanes).
   virtual Status ShrinkBudget(SequenceId id, const Budget& budget,
                               uint32_t room_tokens) = 0;
   // Frees all pages of the sequence that no other one shares, at once.

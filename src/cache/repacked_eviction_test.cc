@@ -180,14 +180,12 @@ TEST(RepackedEvictionTest, AShrunkBudgetKeepsTheTokensWithTheMostAttention) {
 TEST(RepackedEvictionTest, ScoreSpreadKeepsTheBestTokensOfAllLanes) {
   class ByLane final : public EvictionPolicy {
    public:
-    explicit ByLane(int& n_ended) : n_ended_(n_ended) {}
     std::string_view name() const override { return "by lane"; }
     std::unique_ptr<EvictionPolicy> Clone() const override { return nullptr; }
     size_t bytes_per_page() const override { return 0; }
     void AddPage(uint32_t, uint32_t) override {}
     void AddSlots(uint32_t, uint32_t, const float*, const float*) override {}
     void Observe(const LaneObservation&) override {}
-    void EndStep() override { ++n_ended_; }
     // Of lane 0 every slot is among the best, of lane 5 none.
     void ScoreSlots(uint32_t lane, uint32_t,
                     const SlotScores& out) const override {
@@ -198,16 +196,12 @@ TEST(RepackedEvictionTest, ScoreSpreadKeepsTheBestTokensOfAllLanes) {
     }
     void MoveSlots(uint32_t, const SlotMoves&) override {}
     void RemovePage(uint32_t, uint32_t) override {}
-
-   private:
-    int& n_ended_;
   };
-  int n_ended = 0;
   SequenceOptions options = Evicting(PolicyName::kLookahead, 0);
   options.cache.budget = {};
   options.cache.lane_spread = LaneSpreadMode::kScore;
-  options.make_policy = [&n_ended](const PolicyCapacity&) {
-    return std::make_unique<ByLane>(n_ended);
+  options.make_policy = [](const PolicyCapacity&) {
+    return std::make_unique<ByLane>();
   };
   PagedKvCache cache(kShape, Threads(1));
   CacheDriver drive(cache, 1);
@@ -225,11 +219,62 @@ TEST(RepackedEvictionTest, ScoreSpreadKeepsTheBestTokensOfAllLanes) {
   EXPECT_LT(held[4], 320u) << "what the others leave";
   EXPECT_LT(held[5], 112u);
   EXPECT_GE(held[5], 80u) << "a fifth of the mean";
-  EXPECT_EQ(n_ended, 2) << "chunks";
   for (int i = 0; i < 40; ++i) {
     ASSERT_FALSE(drive.Step(sequence, 1).empty()) << drive.status.message();
   }
-  EXPECT_EQ(n_ended, 42) << "once a step, not once a lane";
+}
+
+// Its scores are a tenth of what they were from the 20th step on.
+class Shrinking final : public EvictionPolicy {
+ public:
+  Shrinking(bool says_so, int& n_ended)
+      : says_so_(says_so), n_ended_(n_ended) {}
+  std::string_view name() const override { return "shrinking"; }
+  std::unique_ptr<EvictionPolicy> Clone() const override { return nullptr; }
+  size_t bytes_per_page() const override { return 0; }
+  void AddPage(uint32_t, uint32_t) override {}
+  void AddSlots(uint32_t, uint32_t, const float*, const float*) override {}
+  void Observe(const LaneObservation&) override {}
+  bool EndStep() override { return ++n_ended_ == 20 && says_so_; }
+  void ScoreSlots(uint32_t, uint32_t, const SlotScores& out) const override {
+    const float score = n_ended_ < 20 ? 1.0f : 0.1f;
+    std::fill(out.score.begin(), out.score.end(), score);
+    std::fill(out.attention.begin(), out.attention.end(), score);
+  }
+  void MoveSlots(uint32_t, const SlotMoves&) override {}
+  void RemovePage(uint32_t, uint32_t) override {}
+
+ private:
+  bool says_so_;
+  int& n_ended_;
+};
+
+TEST(RepackedEvictionTest, AThresholdIsTakenAnewWhenScoresChangeTheirMeaning) {
+  std::vector<uint64_t> evicted;
+  for (const bool says_so : {true, false}) {
+    int n_ended = 0;
+    SequenceOptions options = Evicting(PolicyName::kLookahead, 900);
+    options.cache.eviction_rule = EvictionRule::kScoreThreshold;
+    options.cache.score_threshold_percentile = 10;
+    options.cache.base_window_tokens = 800;
+    options.cache.min_window_tokens = 100;
+    options.cache.max_window_tokens = 850;
+    options.make_policy = [&](const PolicyCapacity&) {
+      return std::make_unique<Shrinking>(says_so, n_ended);
+    };
+    PagedKvCache cache(kShape, Threads(1));
+    CacheDriver drive(cache, 1);
+    DrivenSequence sequence = drive.Add(options, 3);
+    drive.Prefill(sequence, 600, 512);
+    const int n_chunks = n_ended;
+    for (int i = 0; i < 100; ++i) {
+      ASSERT_FALSE(drive.Step(sequence, 1).empty()) << drive.status.message();
+    }
+    EXPECT_EQ(n_ended, n_chunks + 100) << "once a step, not once a lane";
+    evicted.push_back(cache.Stats(sequence.id).evicted_tokens);
+  }
+  EXPECT_EQ(evicted[0], 0u);
+  EXPECT_GT(evicted[1], 300u) << "all below the old threshold";
 }
 
 // The room is paid for by what leaves at once.

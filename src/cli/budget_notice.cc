@@ -10,8 +10,6 @@ void NoticeRaisedBudget(const SequenceOptions& asked, const KvShape& shape,
                         const SequenceStats& got) {
   const Budget& budget = asked.cache.budget;
   if (budget.kind != Budget::Kind::kShare) return;
-  // Got is the full cache until the prompt has been read.
-  if (ReadsPromptWhole(asked.cache)) return;
   const double n_tokens =
       double{1} * asked.prompt_tokens + asked.max_new_tokens;
   const auto share_bytes = static_cast<uint64_t>(

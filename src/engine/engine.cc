@@ -167,7 +167,9 @@ uint32_t Sequence::n_tokens() const { return state_->n_tokens; }
 uint32_t Sequence::max_tokens() const { return state_->max_tokens; }
 
 SequenceStats Sequence::stats() const {
-  return state_->engine->cache->Stats(state_->id);
+  SequenceStats stats = state_->engine->cache->Stats(state_->id);
+  if (state_->cut.has_value()) stats.budget_bytes = state_->cut->budget_bytes;
+  return stats;
 }
 
 const StepTimes& Sequence::times() const { return state_->times; }

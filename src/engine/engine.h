@@ -82,6 +82,7 @@ class Sequence {
   Status CheckWhole() const;
   // Most tokens it may hold: what its admission asked for.
   uint32_t max_tokens() const;
+  // budget_bytes is what it will keep to, once its prompt has been read.
   SequenceStats stats() const;
   const StepTimes& times() const;
   std::vector<uint32_t> ResidentPositions(uint32_t layer,
@@ -99,9 +100,6 @@ class Sequence {
   // `prompt` was read whole.
   Status CutDown(std::span<const int32_t> prompt,
                  const std::function<bool()>& cancelled);
-  // Engine::Reread on a fork.
-  Status ReadAgain(std::span<const int32_t> prompt, RereadScores& scores,
-                   const std::function<bool()>& cancelled);
   explicit Sequence(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
@@ -196,7 +194,7 @@ class Engine {
   // Has the model read `text` once more behind itself and keeps what every
   // token of the first reading got then: what policy `repeat` ranks by, and
   // what predictors learn from. `sequence` has read `text` alone, keeps
-  // everything and has room for it once more; afterwards it has read it twice.
+  // everything and may be twice as long (max_tokens); afterwards it has read it twice.
   // `scores` has an entry for every token of every lane. Whoever observes the
   // engine sees nothing of it. Costs as much as reading a text of this length
   // behind it with every query observed: 8 s for 3,072 tokens. kCancelled when

@@ -21,6 +21,7 @@ namespace lkv {
 // What becomes of a sequence whose prompt is read whole.
 struct PromptCut {
   Budget budget;
+  uint64_t budget_bytes = 0;  // what it comes to
   // What the policy ranks by, filled by a second reading; nullptr: it needs
   // none.
   std::shared_ptr<RereadScores> reread;
@@ -75,7 +76,8 @@ struct Engine::State {
   // With what `cache.predictor` names, where the policy wants one, and with
   // room for a prompt that is read whole.
   Result<Admission> Complete(const SequenceOptions& options);
-  // What CutDown will do; kInvalidArgument when it could not.
+  // What CutDown will do. kInvalidArgument: a budget that could not be kept, or
+  // no room for a second reading.
   Status PrepareCut(Admission& admission);
 
   // Should there be no memory for it, the cache is torn.

@@ -1,6 +1,7 @@
 // Prompts that are read whole, once or twice, before they are cut down to the
 // budget.
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <optional>
@@ -50,14 +51,15 @@ Result<Admission> Engine::State::Complete(const SequenceOptions& options) {
 
 Status Engine::State::PrepareCut(Admission& admission) {
   SequenceOptions& options = admission.options;
-  PromptCut cut{.budget = options.cache.budget, .reread = nullptr};
+  PromptCut cut{
+      .budget = options.cache.budget, .budget_bytes = 0, .reread = nullptr};
   if (options.cache.policy == PolicyName::kRepeat) {
     const uint64_t twice = 2 * uint64_t{options.prompt_tokens};
     if (twice > ctx_tokens) {
       return InvalidArgument(
-          "policy: repeat reads the prompt of " +
+          "policy: repeat reads its prompt twice, and twice " +
           std::to_string(options.prompt_tokens) +
-          " tokens twice, and the context holds " + std::to_string(ctx_tokens) +
+          " tokens are more than the context of " + std::to_string(ctx_tokens) +
           "; give a shorter prompt or choose policy lookahead");
     }
     options.max_tokens =
@@ -72,6 +74,7 @@ Status Engine::State::PrepareCut(Admission& admission) {
   // A budget that the policy could not keep is refused before anything is read.
   const Result<SequenceId> within = cache->AddSequence(options);
   if (!within.ok()) return within.status();
+  cut.budget_bytes = cache->Stats(*within).budget_bytes;
   cache->RemoveSequence(*within);
   options.cache.budget = Budget();
   admission.cut = std::move(cut);
@@ -83,27 +86,17 @@ Status Sequence::CutDown(std::span<const int32_t> prompt,
   const PromptCut cut = *std::exchange(state_->cut, std::nullopt);
   return CatchRefusedMemory("sequence", [&]() -> Status {
     if (cut.reread != nullptr) {
-      Status status = ReadAgain(prompt, *cut.reread, cancelled);
+      Engine::State& engine = *state_->engine;
+      Result<std::unique_ptr<Sequence>> fork = Engine::Fork(engine, *this);
+      if (!fork.ok()) return fork.status();
+      *cut.reread = RereadScores(engine.cache->shape().n_lanes(),
+                                 static_cast<uint32_t>(prompt.size()));
+      Status status =
+          Engine::Reread(engine, **fork, prompt, *cut.reread, cancelled);
       if (!status.ok()) return status;
     }
     return ShrinkBudget(cut.budget, 0);
   });
-}
-
-Status Sequence::ReadAgain(std::span<const int32_t> prompt,
-                           RereadScores& scores,
-                           const std::function<bool()>& cancelled) {
-  Engine::State& engine = *state_->engine;
-  const auto n_tokens = static_cast<uint32_t>(prompt.size());
-  Result<std::unique_ptr<Sequence>> fork = Engine::Fork(engine, *this);
-  if (!fork.ok()) return fork.status();
-  Sequence::State& again = *(*fork)->state_;
-  Status status = engine.cache->AnnounceTurn(again.id, n_tokens, 0);
-  if (!status.ok()) return status;
-  again.text_tokens = again.n_tokens + n_tokens;
-  if (status = engine.CheckSequencesFit(); !status.ok()) return status;
-  scores = RereadScores(engine.cache->shape().n_lanes(), n_tokens);
-  return Engine::Reread(engine, **fork, prompt, scores, cancelled);
 }
 
 Status Engine::Reread(Sequence& sequence, std::span<const int32_t> text,
@@ -115,11 +108,21 @@ Status Engine::Reread(Sequence& sequence, std::span<const int32_t> text,
 Status Engine::Reread(State& engine, Sequence& sequence,
                       std::span<const int32_t> text, RereadScores& scores,
                       const std::function<bool()>& cancelled) {
+  Sequence::State& state = *sequence.state_;
+  const auto n_tokens = static_cast<uint32_t>(text.size());
+  Status status = engine.cache->AnnounceTurn(state.id, n_tokens, 0);
+  if (!status.ok()) return status;
+  state.text_tokens = std::max(state.text_tokens, state.n_tokens + n_tokens);
+  if (status = engine.CheckSequencesFit(); !status.ok()) return status;
   RereadObserver observer(engine.cache->shape(), scores);
+  // Also where memory runs out: nobody may be told of attention by a step to
+  // come.
+  struct Restore {
+    State& engine;
+    ~Restore() { engine.SetCacheObserver(engine.observer); }
+  } restore{engine};
   engine.SetCacheObserver(&observer);
-  const Status status = sequence.Read(text, {}, cancelled);
-  engine.SetCacheObserver(engine.observer);
-  return status;
+  return sequence.Read(text, {}, cancelled);
 }
 
 void Engine::State::SetCacheObserver(AttentionObserver* watching) {

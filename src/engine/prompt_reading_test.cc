@@ -107,6 +107,32 @@ TEST_F(PromptReadingTest, OnlyTheFirstPromptIsReadWhole) {
   EXPECT_LE(sequence->stats().resident_bytes, sequence->stats().budget_bytes);
 }
 
+// Nothing has to leave: not an error once all has been read.
+TEST_F(PromptReadingTest, ABudgetAboveTheTextKeepsEverything) {
+  for (const PolicyName policy :
+       {PolicyName::kLookahead, PolicyName::kRepeat}) {
+    SequenceOptions options = Options(policy, PromptReading::kWhole);
+    options.cache.budget.amount = 2000;
+    options.max_tokens = 1500;
+    const auto sequence = Start(options);
+    const Status read = sequence->Prefill(Prompt(), {}, {});
+    ASSERT_TRUE(read.ok()) << read.message();
+    EXPECT_EQ(sequence->stats().evicted_tokens, 0u);
+    ASSERT_TRUE(sequence->Decode(1).ok());
+  }
+}
+
+TEST_F(PromptReadingTest, TheBudgetIsToldBeforeItIsKept) {
+  SequenceOptions options =
+      Options(PolicyName::kLookahead, PromptReading::kWhole);
+  options.cache.budget = {Budget::Kind::kShare, 0.01, 0};  // below the smallest
+  const auto whole = Start(options);
+  options.cache.reading = PromptReading::kWithinBudget;
+  EXPECT_EQ(whole->stats().budget_bytes, Start(options)->stats().budget_bytes);
+  ASSERT_TRUE(whole->Prefill(Prompt(), {}, {}).ok());
+  EXPECT_EQ(whole->stats().budget_bytes, Start(options)->stats().budget_bytes);
+}
+
 TEST_F(PromptReadingTest, ABudgetThatCannotBeKeptIsRefusedBeforeReading) {
   SequenceOptions options =
       Options(PolicyName::kLookahead, PromptReading::kWhole);
@@ -157,7 +183,8 @@ TEST_F(PromptReadingTest, RepeatNeedsAContextForTwoReadings) {
   options.prompt_tokens = kContext / 2 + 1;
   const Status status = engine_->Start(options).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(status.message().find("reads the prompt of 1025 tokens twice"),
+  EXPECT_NE(status.message().find(
+                "twice 1025 tokens are more than the context of 2048"),
             std::string_view::npos)
       << status.message();
 }

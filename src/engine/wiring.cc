@@ -166,11 +166,11 @@ Result<std::unique_ptr<Engine::State>> Load(const EngineOptions& options) {
     Result<SequenceOptions> first =
         options.first_sequence(*state->tokenizer, *ctx_tokens);
     if (!first.ok()) return first.status();
-    const Result<Admission> admission = state->Complete(*first);
-    if (!admission.ok()) return admission.status();
     if (Status s = CheckLength(*architecture, *ctx_tokens, *first); !s.ok()) {
       return s;
     }
+    const Result<Admission> admission = state->Complete(*first);
+    if (!admission.ok()) return admission.status();
     if (Status s = CheckFirst(options.model_path, need, admission->options,
                               *state->cache);
         !s.ok()) {

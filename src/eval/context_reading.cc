@@ -1,5 +1,6 @@
 #include "eval/context_reading.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -35,20 +36,17 @@ Result<std::unique_ptr<Sequence>> Read(const ContextToRead& context,
 // Cuts a context that was read whole down to a budget.
 Status CutDown(Sequence& sequence, const ContextToRead& context,
                const Budget& budget) {
-  const auto n_context = static_cast<uint32_t>(context.tokens.size());
-  // In tokens, whatever was announced for a second reading.
-  const auto in_tokens = [&](uint64_t n_shared, uint64_t n_more) -> Budget {
-    if (budget.kind != Budget::Kind::kShare) return budget;
-    const auto amount =
-        static_cast<uint64_t>(budget.share * static_cast<double>(n_shared));
-    return {.kind = Budget::Kind::kTokens, .amount = amount + n_more};
-  };
   if (context.scope == BudgetScope::kWindow) {
-    return sequence.ShrinkBudget(
-        in_tokens(uint64_t{n_context} + context.n_new, 0), 0);
+    return sequence.ShrinkBudget(budget, 0);
   }
-  return sequence.ShrinkBudget(in_tokens(n_context, context.n_new),
-                               context.n_new);
+  Budget with_following = budget;
+  if (budget.kind == Budget::Kind::kShare) {
+    const auto n_held = static_cast<uint64_t>(
+        budget.share * static_cast<double>(context.tokens.size()));
+    with_following = {.kind = Budget::Kind::kTokens,
+                      .amount = n_held + context.n_new};
+  }
+  return sequence.ShrinkBudget(with_following, context.n_new);
 }
 
 Status ReadWholeThenCut(Engine& engine, const ContextToRead& context,
@@ -61,7 +59,8 @@ Status ReadWholeThenCut(Engine& engine, const ContextToRead& context,
   const auto scores = std::make_shared<RereadScores>(
       rereads ? engine.architecture().kv_shape().n_lanes() : 0, n_context);
   if (rereads) {
-    options.prompt_tokens += n_context;
+    options.max_tokens =
+        n_context + std::max(n_context, options.max_new_tokens);
     options.make_policy = [&](const PolicyCapacity& capacity) {
       return std::make_unique<RepeatPolicy>(scores, capacity);
     };

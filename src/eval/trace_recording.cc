@@ -67,7 +67,7 @@ Result<RecordedTrace> RecordTrace(const FileSystem& file_system, Engine& engine,
   const ForcedPart part{.prefill = {}, .decode = tokens};
   SequenceOptions sequence = OptionsFor({&part, 1}, CacheOptions());
   const auto n_tokens = static_cast<uint32_t>(tokens.size());
-  if (options.reread) sequence.max_new_tokens += n_tokens;
+  if (options.reread) sequence.max_tokens = 2 * n_tokens;
   sequence.make_policy = [&](const PolicyCapacity&) {
     return std::make_unique<RecordingPolicy>(info, n_tokens, writer);
   };

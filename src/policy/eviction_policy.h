@@ -86,9 +86,9 @@ class EvictionPolicy {
   virtual void AddSlots(uint32_t lane, uint32_t n, const float* value_norms,
                         const float* value_distances) = 0;
   virtual void Observe(const LaneObservation& observation) = 0;
-  // All lanes have observed what they will of this step. One caller, apart from
-  // all other calls.
-  virtual void EndStep() {}
+  // All lanes have observed what they will of this step. Returns whether scores
+  // mean something else from here on. One caller, apart from all other calls.
+  virtual bool EndStep() { return false; }
   // How the trained network does that has a part in the scores; nullptr: there
   // is none.
   virtual const ForecastCheck::Verdict* forecast() const { return nullptr; }

@@ -48,7 +48,11 @@ class LookaheadPolicy : public EvictionPolicy {
   void AddSlots(uint32_t lane, uint32_t n, const float* value_norms,
                 const float* value_distances) override;
   void Observe(const LaneObservation& observation) override;
-  void EndStep() override { check_.Decide(); }
+  bool EndStep() override {
+    const bool used_network = uses_network();
+    check_.Decide();
+    return uses_network() != used_network;
+  }
   const ForecastCheck::Verdict* forecast() const override {
     return has_network() ? &check_.verdict() : nullptr;
   }

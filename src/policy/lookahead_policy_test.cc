@@ -124,8 +124,10 @@ TEST_F(LookaheadPolicyTest, TheNetworkAddsWhatATokenMayGet) {
 }
 
 // Tokens 20 to 23 come back, one at a time, at the queries that the check looks
-// at; in between nobody remembers them. Decides once enough did.
-void LetTokensReturn(EvictionPolicy& policy, uint32_t n_slots, uint32_t lane) {
+// at; in between nobody remembers them. Decides once enough did; returns how
+// often scores changed their meaning.
+int LetTokensReturn(EvictionPolicy& policy, uint32_t n_slots, uint32_t lane) {
+  int n_changes = 0;
   constexpr uint32_t kPeriod =
       SlotHistory::kPeakQueries * ForecastCheck::kLanePeriod;
   std::vector<float> mass(n_slots);
@@ -143,16 +145,17 @@ void LetTokensReturn(EvictionPolicy& policy, uint32_t n_slots, uint32_t lane) {
                     .tokens_since = 5000,
                     .n_slots = n_slots,
                     .mass_max = mass.data()});
-    policy.EndStep();
+    n_changes += policy.EndStep() ? 1 : 0;
     query_pos += kPeriod;
   }
+  return n_changes;
 }
 
 TEST_F(LookaheadPolicyTest, ANetworkThatSeesReturnsComingStays) {
   const HistoryNetwork network = PeakNetwork();
   Start(ScoreName::kOutputError, {.network = &network, .first_lane = 3});
   AddPages(12, 1, 2);
-  LetTokensReturn(*policy_, n_slots_, 0);
+  EXPECT_EQ(LetTokensReturn(*policy_, n_slots_, 0), 0);
   EXPECT_EQ(policy_->forecast()->n_returns, ForecastCheck::kMinReturns + 1);
   EXPECT_TRUE(policy_->forecast()->uses_network);
   EXPECT_GT(policy_->forecast()->network_rank, 0.9f);
@@ -165,7 +168,7 @@ TEST_F(LookaheadPolicyTest, ANetworkThatForecastsTheReverseIsLeftOut) {
   network.direct[1] = -1;
   Start(ScoreName::kOutputError, {.network = &network, .first_lane = 3});
   AddPages(12, 1, 2);
-  LetTokensReturn(*policy_, n_slots_, 0);
+  EXPECT_EQ(LetTokensReturn(*policy_, n_slots_, 0), 1);
   EXPECT_FALSE(policy_->forecast()->uses_network);
   EXPECT_LT(policy_->forecast()->network_rank, 0.1f);
   EXPECT_TRUE(policy_->two_stage());

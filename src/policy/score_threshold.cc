@@ -15,6 +15,12 @@ ScoreThreshold::ScoreThreshold(double percentile, uint32_t n_lanes)
   CHECK(percentile >= 0 && percentile <= 100);
 }
 
+void ScoreThreshold::Thaw() {
+  std::fill(value_.begin(), value_.end(),
+            -std::numeric_limits<float>::infinity());
+  std::fill(frozen_.begin(), frozen_.end(), uint8_t{0});
+}
+
 void ScoreThreshold::Freeze(uint32_t lane, std::span<const float> score,
                             std::span<const uint8_t> is_protected,
                             std::span<float> scratch) {

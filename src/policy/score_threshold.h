@@ -25,6 +25,8 @@ class ScoreThreshold {
   ScoreThreshold(double percentile, uint32_t n_lanes);
 
   bool frozen(uint32_t lane) const { return frozen_[lane] != 0; }
+  // Scores mean something else from here on: every lane freezes anew.
+  void Thaw();
   // The absolute score; below every score (nothing is evicted by it) until the
   // lane is frozen.
   float value(uint32_t lane) const { return value_[lane]; }

@@ -46,6 +46,16 @@ TEST_F(ScoreThresholdTest, StaysWhereItWasFrozen) {
   EXPECT_EQ(threshold.value(0), value);
 }
 
+TEST_F(ScoreThresholdTest, ThawedItFreezesAnew) {
+  ScoreThreshold threshold(50, 1);
+  Freeze(threshold, std::vector<float>(20, 1000.0f));
+  threshold.Thaw();
+  EXPECT_FALSE(threshold.frozen(0));
+  EXPECT_EQ(threshold.value(0), -std::numeric_limits<float>::infinity());
+  Freeze(threshold, UpTo(20));
+  EXPECT_EQ(CountBelow(UpTo(20), threshold.value(0)), 10);
+}
+
 TEST_F(ScoreThresholdTest, WaitsForEnoughPagesAndEvictsNothingUntilThen) {
   ScoreThreshold threshold(50, 1);
   Freeze(threshold, UpTo(ScoreThreshold::kMinPages - 1));
