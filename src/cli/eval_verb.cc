@@ -184,19 +184,22 @@ void EvalVerb::AddTo(CLI::App& app) {
   AddNumber(*verb, "--generate", &new_tokens_, 1, 1u << 20,
             "generation: tokens that are written behind each text");
   verb->add_option("--read", reading_,
-                   "whole: the context is cut down once it has been read; "
-                   "budget: it is read within the budget [whole]")
+                   "fidelity, recall: whole: the context is cut down once it "
+                   "has been read; budget: it is read within the budget [key "
+                   "read where it is set, else whole]")
       ->type_name("HOW")
       ->check(OneOf({"whole", "budget"}));
-  verb->add_option("--budget-of", budget_scope_,
-                   "window: budgets are shares of a window and hold while "
-                   "tokens are fed; context: of the context, and what is fed "
-                   "comes on top [window]")
+  verb->add_option(
+          "--budget-of", budget_scope_,
+          "fidelity: window: budgets are shares of a window and hold while "
+          "tokens are fed; context: of the context, and what is fed "
+          "comes on top [window]")
       ->type_name("WHAT")
       ->check(OneOf({"window", "context"}));
-  verb->add_option("--observe", seen_queries_,
-                   "Queries of the context that policies see; sampled: every "
-                   "8th and the newest, as in use; all: slower [sampled]")
+  verb->add_option(
+          "--observe", seen_queries_,
+          "fidelity: queries of the context that policies see; sampled: every "
+          "8th and the newest, as in use; all: slower [sampled]")
       ->type_name("WHICH")
       ->check(OneOf({"sampled", "all"}));
   config_.AddTo(*verb, ConfigArguments::Offer::kKvType);
@@ -274,9 +277,18 @@ Result<EvalPlan> EvalVerb::ReadPlan() const {
   const auto tasks = ReadTasks();
   if (!tasks.ok()) return tasks.status();
   const CacheOptions& cache = configuration->cache();
-  const PromptReading reading = reading_ == "whole"
-                                    ? PromptReading::kWhole
-                                    : PromptReading::kWithinBudget;
+  // What is measured is what policies keep of a text, so texts are read whole
+  // unless somebody wants them otherwise.
+  PromptReading reading = PromptReading::kWhole;
+  if (configuration->IsSet("read")) reading = cache.reading;
+  if (reading_) {
+    reading = *reading_ == "whole" ? PromptReading::kWhole
+                                   : PromptReading::kWithinBudget;
+  }
+  if (Status s = ReadingPoliciesOf(policies_, cache, reading).status();
+      (Measures("fidelity") || Measures("recall")) && !s.ok()) {
+    return s;
+  }
   EvalPlan plan;
   if (Measures("fidelity")) {
     ClosedLoopOptions& fidelity = plan.fidelity.emplace();

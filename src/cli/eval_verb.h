@@ -46,7 +46,7 @@ class EvalVerb {
   std::vector<std::string> budgets_ = {"12.5%", "25%"};
   std::vector<std::string> policies_ = {"streaming", "observed", "snapkv",
                                         "tova",      "random",   "lookahead"};
-  std::string reading_ = "whole";
+  std::optional<std::string> reading_;
   std::string budget_scope_ = "window";
   std::string seen_queries_ = "sampled";
   std::optional<uint32_t> context_tokens_;

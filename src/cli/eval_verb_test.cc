@@ -57,6 +57,10 @@ TEST(EvalTest, AContextReadWithinTheBudgetIsCutWhileItIsRead) {
   const ChildResult within = RunLkv(WithModel(words));
   EXPECT_EQ(within.exit_code, 0) << within.err;
   EXPECT_NE(within.out.find("is read within the budget"), std::string::npos);
+  Words by_key = words;
+  by_key[by_key.size() - 2] = "--set";
+  by_key.back() = "read=budget";
+  EXPECT_EQ(RunLkv(WithModel(by_key)).out, within.out);
   words.back() = "whole";
   const ChildResult whole = RunLkv(WithModel(words));
   EXPECT_NE(whole.out.find("is read whole, then cut down"), std::string::npos);
