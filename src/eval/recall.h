@@ -20,8 +20,8 @@
 
 namespace lkv {
 
-// Share of right answers of the full cache below which a task does not count:
-// the model is too weak for it.
+// A task counts only if the full cache answers at least this share of its
+// questions right: otherwise the model is too weak for it.
 inline constexpr double kLeastFullScore = 0.6;
 
 struct RecallOptions {
