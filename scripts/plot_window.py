@@ -43,7 +43,9 @@ text { font: 12px sans-serif; fill: #24292f; }
 
 
 def nice_step(most: float, most_lines: int) -> float:
-    """A round distance of lines, at most so many of which reach `most`."""
+    """A round distance of lines, at most so many of which reach `most` > 0."""
+    if not most > 0:
+        raise ValueError(f"an axis needs a length, {most} is none")
     unit = 1.0
     while unit > most:
         unit /= 10
@@ -56,10 +58,13 @@ def nice_step(most: float, most_lines: int) -> float:
 
 
 class Axis:
-    """Maps 0..most to pixels from `zero` on, `length` of them."""
+    """Maps 0..most to pixels from `zero` on, `length` of them.
+
+    Where all that is drawn is 0 the scale goes to 1.
+    """
 
     def __init__(self, most: float, zero: float, length: float):
-        self.most = most
+        self.most = most if most > 0 else 1.0
         self.zero = zero
         self.length = length
 
@@ -91,7 +96,10 @@ def line_path(x: Axis, y: Axis, values: list[float], every: int) -> str:
 
 
 def text_at(x: float, y: float, css: str, text: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" class="{css}">{html.escape(text)}</text>'
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" class="{css}">'
+        f"{html.escape(text)}</text>"
+    )
 
 
 def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:

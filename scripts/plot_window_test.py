@@ -81,6 +81,16 @@ class PlotWindowTest(unittest.TestCase):
                 step = plot_window.nice_step(most, most_lines)
                 self.assertLessEqual(most / step, most_lines)
                 self.assertGreaterEqual(most / step, most_lines / 3)
+        with self.assertRaises(ValueError):
+            plot_window.nice_step(0, 2)
+
+    def test_a_text_whose_pattern_never_changes_is_drawn_too(self):
+        still = document({"source": [512] * 9}, [])
+        still["texts"][0]["change_threshold"] = 0
+        for row in still["texts"][0]["curve"]:
+            row["change"] = 0
+        svg = plot_window.draw([still], [])
+        self.assertEqual(len(elements(svg, "path", "change")), 1)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@
 #include "lookaheadkv/options.h"
 #include "lookaheadkv/status.h"
 #include "policy/eviction_policy.h"
+#include "policy/forecast_check.h"
 
 namespace lkv {
 

@@ -59,12 +59,23 @@ struct PartRow {
   }
 };
 
+Status CheckAscends(const std::vector<uint32_t>& marks) {
+  for (size_t i = 1; i < marks.size(); ++i) {
+    if (marks[i] <= marks[i - 1]) {
+      return InvalidArgument(
+          "--marks: " + std::to_string(marks[i]) + " does not lie behind " +
+          std::to_string(marks[i - 1]) + "; give positions that ascend");
+    }
+  }
+  return {};
+}
+
+// `marks` ascend; those behind the text part nothing.
 std::vector<PartRow> PartsOf(const TextCurves& curves,
                              const std::vector<uint32_t>& marks) {
   std::vector<uint32_t> borders = {0};
   for (uint32_t mark : marks) {
-    if (mark > borders.back() && mark < curves.n_tokens())
-      borders.push_back(mark);
+    if (mark < curves.n_tokens()) borders.push_back(mark);
   }
   borders.push_back(curves.n_tokens());
   std::vector<PartRow> rows;
@@ -86,7 +97,8 @@ std::vector<PartRow> PartsOf(const TextCurves& curves,
   return rows;
 }
 
-std::string RowsAsText(const std::vector<PartRow>& rows) {
+// The rows of one text.
+std::string TableOf(std::span<const PartRow> rows) {
   TextTable table({{"tokens", Align::kRight},
                    {"law"},
                    {"change", Align::kRight},
@@ -108,6 +120,20 @@ std::string RowsAsText(const std::vector<PartRow>& rows) {
          FormatFixed(row.ReversalsPer1000(), 1)});
   }
   return table.Print();
+}
+
+// A table for each text, below its name where there are several.
+std::string RowsAsText(std::span<const PartRow> rows) {
+  std::string out;
+  for (size_t begin = 0; begin < rows.size();) {
+    size_t end = begin;
+    while (end < rows.size() && rows[end].trace == rows[begin].trace) ++end;
+    if (begin > 0) out += '\n';
+    if (begin > 0 || end < rows.size()) out += rows[begin].trace + "\n";
+    out += TableOf(rows.subspan(begin, end - begin));
+    begin = end;
+  }
+  return out;
 }
 
 Json RowAsJson(const PartRow& row) {
@@ -176,6 +202,7 @@ void BenchWindowVerb::AddTo(CLI::App& bench) {
 ExitCode BenchWindowVerb::Run(Output& out, Interrupt& interrupt) const {
   const auto configuration = config_.Load();
   if (!configuration.ok()) return out.Fail(configuration.status());
+  if (Status s = CheckAscends(marks_); !s.ok()) return out.Fail(s);
   const auto budget = ReadShares("--budget", {budget_});
   if (!budget.ok()) return out.Fail(budget.status());
   const auto team = threads_.CreateTeam();

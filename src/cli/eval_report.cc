@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/bootstrap.h"
+#include "base/check.h"
 #include "cli/number_text.h"
 #include "cli/text_table.h"
 #include "options/budget_text.h"
@@ -45,6 +46,7 @@ class Statistics {
   }
 
   Figures Of(const Windows& windows) const {
+    CHECK(windows.size() == all_.size());
     Figures figures;
     const auto mean = [&](double Fidelity::*field) {
       return MeanOver(windows, field, all_);
@@ -176,7 +178,9 @@ Json EvalAsJson(const ClosedLoopReport& report) {
   return {
       {"windows", report.window_names},
       {"full_nll_by_window", ByWindow(report.noise_floor, &Fidelity::full_nll)},
-      {"noise_floor", FiguresAsJson(statistics.Of(report.noise_floor))},
+      {"noise_floor", report.noise_floor.empty()
+                          ? Json()
+                          : FiguresAsJson(statistics.Of(report.noise_floor))},
       {"rows", std::move(rows)}};
 }
 
@@ -221,6 +225,7 @@ std::string EvalAsText(const ClosedLoopReport& report,
              : RangeText(statistics.KlRatioCi95(row.windows, best->windows))});
   }
   out += table.Print(TextTable::kNoWrap);
+  if (report.noise_floor.empty()) return out;
   out += "\nNoise floor (another 16-bit type, nothing evicted): KL " +
          FormatSignificant(statistics.KlMean(report.noise_floor)) + "\n";
   return out;

@@ -8,6 +8,7 @@
 
 namespace lkv::cli {
 
+// A noise floor that was not measured is null, and no line of the text.
 Json EvalAsJson(const ClosedLoopReport& report);
 std::string EvalAsText(const ClosedLoopReport& report,
                        const ClosedLoopOptions& options);

@@ -34,6 +34,17 @@ TEST(FidelityReportTest, FirstDivergenceIsTheMeanOverWindows) {
   EXPECT_NE(text.find("1024"), std::string::npos);
 }
 
+TEST(FidelityReportTest, ANoiseFloorThatWasNotMeasuredIsNoNumber) {
+  ClosedLoopReport report;
+  report.window_names = {"a at 0"};
+  report.rows = {{.policy = "lru", .budget = kTokens, .windows = {{}}}};
+  EXPECT_TRUE(EvalAsJson(report)["noise_floor"].is_null());
+  EXPECT_EQ(EvalAsText(report, {}).find("Noise floor"), std::string::npos);
+  report.noise_floor.resize(1);
+  EXPECT_EQ(EvalAsJson(report)["noise_floor"]["kl_mean"], 0);
+  EXPECT_NE(EvalAsText(report, {}).find("Noise floor"), std::string::npos);
+}
+
 // The best other policy is one at the same budget.
 TEST(FidelityReportTest, BudgetsAreNotMixedUp) {
   ClosedLoopReport report;

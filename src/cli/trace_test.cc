@@ -125,6 +125,22 @@ TEST_F(TraceVerbTest, WindowRowsAreOfBothLawsAndOfThePartsBetweenMarks) {
   EXPECT_GT(curve[640]["change"], 0.06) << "behind the turn";
 }
 
+TEST_F(TraceVerbTest, WindowTablesOfSeveralTextsBearTheirNames) {
+  const std::string one = Synthesize("one.trace");
+  const std::string other = Synthesize("other.trace", {"--seed", "2"});
+  const ChildResult both =
+      RunLkv({"bench", "window", "--trace", one + "," + other});
+  ASSERT_EQ(both.exit_code, 0) << both.err;
+  const size_t table = both.out.find("turns/1000");
+  const size_t second = both.out.find(other + "\n");
+  EXPECT_EQ(both.out.find(one + "\n"), 0u) << both.out;
+  ASSERT_NE(second, std::string::npos) << both.out;
+  EXPECT_LT(table, second);
+  EXPECT_GT(both.out.rfind("turns/1000"), second);
+  const ChildResult alone = RunLkv({"bench", "window", "--trace", one});
+  EXPECT_EQ(alone.out.find(one), std::string::npos) << alone.out;
+}
+
 TEST_F(TraceVerbTest, BadInputIsNamedWithTheRightCode) {
   const std::string trace = Synthesize("a.trace");
   std::ofstream(folder_.File("text")) << "no trace";
@@ -158,6 +174,9 @@ TEST_F(TraceVerbTest, BadInputIsNamedWithTheRightCode) {
        2,
        "512 is no share"},
       {{"bench", "window", "--trace", trace, "--marks", "0"}, 2, "--marks"},
+      {{"bench", "window", "--trace", trace, "--marks", "512,256"},
+       2,
+       "--marks: 256 does not lie behind 512"},
       {{"bench", "policies"}, 2, "--trace: is missing"},
       {{"bench", "policies", "--trace", folder_.File("cut")}, 3, "cut off"},
       {{"bench", "policies", "--trace", trace, "--policies", "best"},

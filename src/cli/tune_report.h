@@ -37,15 +37,17 @@ struct TunePoint {
 // By memory.
 std::vector<TunePoint> PointsOf(const TuneReport& report);
 
-// "top-1 agreement of at least 95.0 %".
+// "the least memory with a top-1 agreement of 95.0 %".
 std::string GoalText(const TuneReport& report);
 // The figures of the best point in one sentence.
 std::string BestText(const TuneReport& report);
 // How the challenger fared, in one sentence.
 std::string DuelText(const TuneReport& report);
-// "31 settings and budgets, 180 runs, 479 s; the time limit ended it".
+// "31 settings and budgets tried in 180 runs, 479 s; the time limit cut the
+// search short".
 std::string EffortText(const TuneReport& report);
-// "10 windows of 2,048 and 128 tokens of 2 texts; ...".
+// "2 texts, 10 windows of 2,048 and 128 tokens; the context is read within the
+// budget".
 std::string WindowsText(const TuneReport& report);
 
 std::string TuneAsText(const TuneReport& report);

@@ -85,13 +85,18 @@ Status WriteFile(const std::string& path, std::string_view text) {
   return (*file)->Commit();
 }
 
-// What a goal that was not reached says.
-std::string MissText(const TuneReport& report) {
-  return "goal: " + GoalText(report) + " was not reached; the nearest is " +
-         BestText(report) +
-         (report.problem.goal.kind == TuningGoal::Kind::kAgreement
-              ? "; lower it or give a larger --budget"
-              : "; raise it: sinks and newest tokens need more");
+// What a goal that was not reached says. A file of an earlier search may lie
+// at `yaml` (empty: none was asked for) and would pass for this one's result.
+std::string MissText(const TuneReport& report, const std::string& yaml) {
+  std::string text = "goal: " + GoalText(report) +
+                     " was not reached; the nearest is " + BestText(report);
+  if (report.result.end != TuningResult::End::kInterrupted) {
+    text += report.problem.goal.kind == TuningGoal::Kind::kAgreement
+                ? "; lower it or give a larger --budget"
+                : "; raise it: sinks and newest tokens need more";
+  }
+  if (!yaml.empty()) text += "; nothing was written to " + Quoted(yaml);
+  return text;
 }
 
 }  // namespace
@@ -289,14 +294,11 @@ ExitCode TuneVerb::Run(Output& out, Interrupt& interrupt) const {
 
   out.Write(json_ ? DumpJson(TuneAsJson(*report)) : TuneAsText(*report));
   if (Status s = WriteOutputs(*report); !s.ok()) return out.Fail(s);
+  if (!report->result.is_reached) PrintError(MissText(*report, yaml_));
   if (report->result.end == TuningResult::End::kInterrupted) {
     return ExitCode::kInterrupted;
   }
-  if (!report->result.is_reached) {
-    PrintError(MissText(*report));
-    return ExitCode::kFailed;
-  }
-  return ExitCode::kDone;
+  return report->result.is_reached ? ExitCode::kDone : ExitCode::kFailed;
 }
 
 }  // namespace lkv::cli

@@ -86,8 +86,9 @@ TEST(TuneVerbTest, TheSameSeedGivesTheSameResult) {
 
 TEST(TuneVerbTest, AGoalOutOfReachNamesTheNearestAndFails) {
   const TempFolder folder;
-  const std::string yaml = folder.File("none.yaml");
+  const std::string yaml = folder.File("best.yaml");
   const std::string html = folder.File("none.html");
+  std::ofstream(yaml) << "of an earlier search";
   const ChildResult result =
       Tune({"-f", kText, "--target-agreement", "100%", "--budget", "40%,50%",
             "--windows", "2", "--yaml", yaml, "-o", html});
@@ -96,7 +97,9 @@ TEST(TuneVerbTest, AGoalOutOfReachNamesTheNearestAndFails) {
             std::string::npos)
       << result.err;
   EXPECT_NE(result.out.find("Nearest: "), std::string::npos);
-  EXPECT_FALSE(std::filesystem::exists(yaml));
+  EXPECT_EQ(Contents(yaml), "of an earlier search");
+  EXPECT_NE(result.err.find("nothing was written to"), std::string::npos);
+  EXPECT_NE(result.err.find("best.yaml"), std::string::npos) << result.err;
   EXPECT_TRUE(std::filesystem::exists(html));
 }
 

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
-#include <string_view>
 #include <utility>
 
 #include "eval/forced_run.h"
 #include "eval/log_sum_exp.h"
 #include "options/option_table.h"
+#include "text/sampler.h"
 
 namespace lkv {
 namespace {
@@ -38,7 +39,13 @@ class Continuations {
       : engine_(engine),
         options_(options),
         advance_(advance),
-        cancelled_(cancelled) {}
+        cancelled_(cancelled) {
+    const Tokenizer& tokenizer = engine.tokenizer();
+    for (uint32_t i = 0; i < tokenizer.vocab_size(); ++i) {
+      const auto token = static_cast<int32_t>(i);
+      if (tokenizer.IsEndOfGeneration(token)) end_tokens_.push_back(i);
+    }
+  }
 
   // Writes under cache.policy and has the text judged. The caller fills in
   // what compares it with others.
@@ -50,32 +57,15 @@ class Continuations {
     admission.max_new_tokens = options_.new_tokens;
     Result<std::unique_ptr<Sequence>> sequence = engine_.Start(admission);
     if (!sequence.ok()) return sequence.status();
-    SamplerOptions sampler;
-    sampler.temperature = options_.temperature;
-    sampler.repeat_penalty = options_.repeat_penalty;
-    sampler.seed = options_.seed;
     MemoryCurve memory;
-    const Result<Generation> generation = engine_.Continue(
-        **sequence,
-        {.prompt = prompt,
-         .max_new_tokens = options_.new_tokens,
-         .ignore_eos = true,
-         .sampler = sampler},
-        [&](std::string_view) {
-          memory.Add((*sequence)->stats());
-          advance_();
-          return true;
-        },
-        {}, cancelled_);
-    if (!generation.ok()) return generation.status();
-    if (generation->stop_reason == StopReason::kCancelled) {
-      return Cancelled("evaluation: stopped on request");
-    }
+    Result<std::vector<int32_t>> tokens = Draw(**sequence, prompt, &memory);
+    if (!tokens.ok()) return tokens.status();
+    const SequenceStats stats = (*sequence)->stats();
     LongGenerationRow row;
     row.budget = cache.budget;
-    row.tokens = generation->tokens;
-    row.resident_bytes_max = generation->kv.resident_bytes_max;
-    row.evicted_tokens = generation->kv.evicted_tokens;
+    row.tokens = *std::move(tokens);
+    row.resident_bytes_max = stats.resident_bytes_max;
+    row.evicted_tokens = stats.evicted_tokens;
     row.growth = memory.Growth();
     row.repetition = RepetitionOf(row.tokens);
     Result<double> perplexity = PerplexityOf(prompt, row.tokens);
@@ -85,6 +75,42 @@ class Continuations {
   }
 
  private:
+  // Not by Engine::Continue, which tells of whole characters: every token is a
+  // step of the progress and of the memory curve.
+  Result<std::vector<int32_t>> Draw(Sequence& sequence,
+                                    std::span<const int32_t> prompt,
+                                    MemoryCurve* memory) const {
+    SamplerOptions options;
+    options.temperature = options_.temperature;
+    options.repeat_penalty = options_.repeat_penalty;
+    options.seed = options_.seed;
+    Result<std::unique_ptr<Sampler>> sampler =
+        Sampler::Create(engine_.tokenizer(), options);
+    if (!sampler.ok()) return sampler.status();
+    for (int32_t token : prompt) (*sampler)->Accept(token);
+    if (Status s = sequence.Prefill(prompt, {}, cancelled_); !s.ok()) return s;
+    std::vector<int32_t> tokens;
+    std::vector<float> logits;
+    while (true) {
+      if (cancelled_ && cancelled_()) {
+        return Cancelled("evaluation: stopped on request");
+      }
+      logits.assign(sequence.logits().begin(), sequence.logits().end());
+      if (!std::isfinite(LogSumExp(logits))) {
+        return Corrupt(
+            "model: its logits are no numbers, its weights overflow; fetch or "
+            "convert it again");
+      }
+      for (size_t end : end_tokens_) {
+        logits[end] = -std::numeric_limits<float>::infinity();
+      }
+      tokens.push_back((*sampler)->Sample(logits));
+      memory->Add(sequence.stats());
+      advance_();
+      if (tokens.size() == options_.new_tokens) return tokens;
+      if (Status s = sequence.Decode(tokens.back()); !s.ok()) return s;
+    }
+  }
   // Of `text` behind the prompt, with everything kept.
   Result<double> PerplexityOf(std::span<const int32_t> prompt,
                               std::span<const int32_t> text) const {
@@ -112,6 +138,7 @@ class Continuations {
   const LongGenerationOptions& options_;
   const std::function<void()>& advance_;
   const std::function<bool()>& cancelled_;
+  std::vector<size_t> end_tokens_;  // never drawn
 };
 
 Status CheckTexts(std::span<const TokenizedText> texts,

@@ -27,7 +27,7 @@ struct LongGenerationOptions {
   std::vector<std::string> policies;  // not `repeat`
   std::vector<Budget> budgets;        // shares are of prompt and new tokens
   uint32_t prompt_tokens = 256;       // the first of the text
-  uint32_t new_tokens = 2048;
+  uint32_t new_tokens = 2048;         // at least one
   // Without a penalty SmolLM2-135M runs in circles after some hundred tokens,
   // whatever it keeps. Other sampling options: their defaults.
   float temperature = 0.8f;

@@ -54,7 +54,8 @@ TEST(LongGenerationTest, ABudgetKeepsMemoryFlatWhereTheFullCacheGrows) {
   ASSERT_EQ(report->size(), 1u);
   const LongGeneration& demo = report->front();
   EXPECT_EQ(demo.text_name, "demo");
-  EXPECT_LE(n_done, n_all);
+  EXPECT_EQ(n_done, n_all);
+  EXPECT_EQ(n_all, 640u);  // two texts, each written and read
   EXPECT_EQ(demo.full.policy, "full");
   EXPECT_EQ(demo.full.tokens.size(), 160u);
   EXPECT_EQ(demo.full.growth, std::nullopt);
@@ -70,6 +71,27 @@ TEST(LongGenerationTest, ABudgetKeepsMemoryFlatWhereTheFullCacheGrows) {
   EXPECT_LT(streaming.common_tokens, 160u);
   EXPECT_GT(streaming.perplexity, 1);
   EXPECT_LT(streaming.perplexity, 1000);
+}
+
+// Most of these characters take two or three tokens.
+TEST(LongGenerationTest, TokensThatCompleteNoCharacterCount) {
+  LongGenerationOptions options = ShortOptions();
+  options.policies = {};
+  options.temperature = 0;
+  options.repeat_penalty = 1;
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += "\u6f22\u5b57\u4eee\u540d\u6587";
+  const std::vector<TokenizedText> texts = {
+      {"kanji",
+       SharedEngine().tokenizer().Tokenize(text, Tokenizer::Start::kAsTrained,
+                                           Tokenizer::Special::kAsText)}};
+  std::vector<uint64_t> told;
+  const auto report = MeasureLongGeneration(
+      SharedEngine(), texts, options,
+      [&](uint64_t done, uint64_t) { told.push_back(done); }, {});
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  ASSERT_EQ(told.size(), 320u);
+  EXPECT_EQ(told.back(), 320u);
 }
 
 // Sampled mildly, a text is likelier than the same one drawn wildly.

@@ -10,10 +10,6 @@
 namespace lkv {
 namespace {
 
-// With fewer sentences or turns around it, what is asked for would be among the
-// newest tokens, which every policy keeps.
-constexpr uint32_t kLeastFiller = 8;
-
 struct TokenizedQuestion {
   std::vector<int32_t> tokens;
   std::string answer;
@@ -38,8 +34,8 @@ class Examples {
       : tokenizer_(tokenizer), options_(options) {}
 
   // The longest of `task` and `seed` that context_tokens hold. Its length grows
-  // evenly with the filler, so a few steps find it. kInvalidArgument when none
-  // is short enough.
+  // evenly with the filler, so a few steps find it. kInvalidArgument when that
+  // has what is asked for among the newest tokens.
   Result<TokenizedExample> Make(RecallTask task, uint64_t seed) const {
     std::optional<TokenizedExample> best;
     uint32_t low = kLeastFiller;  // what fits, if anything does
@@ -53,22 +49,36 @@ class Examples {
         low = n_filler;
         best = std::move(example);
       } else if (n_filler == kLeastFiller) {
-        return InvalidArgument(
-            "context: " + std::to_string(options_.context_tokens) +
-            " tokens are too few for the task " + std::string(NameOf(task)) +
-            ", which takes " + std::to_string(n) + "; give more");
+        return TooShort(task, seed);
       } else {
         high = n_filler;
       }
-      if (high - low == 1) return *std::move(best);
+      if (high - low == 1) break;
       // Where a text of this many tokens for a sentence would fill the context.
       const auto wanted = static_cast<uint32_t>(uint64_t{n_filler} *
                                                 options_.context_tokens / n);
       n_filler = std::clamp(wanted, low + 1, high - 1);
     }
+    if (low < LeastFiller(task, options_.cache.recent_tokens)) {
+      return TooShort(task, seed);
+    }
+    return *std::move(best);
   }
 
  private:
+  Status TooShort(RecallTask task, uint64_t seed) const {
+    const uint32_t n_recent = options_.cache.recent_tokens;
+    const TokenizedExample least =
+        TokensOf(MakeRecallExample(task, seed, LeastFiller(task, n_recent)));
+    return InvalidArgument(
+        "context: " + std::to_string(options_.context_tokens) +
+        " tokens are too few for the task " + std::string(NameOf(task)) +
+        ", which takes " + std::to_string(least.context.size()) + " to have " +
+        std::to_string(n_recent) +
+        " newest tokens behind what is asked for; give more or fewer "
+        "recent_tokens");
+  }
+
   TokenizedExample TokensOf(const RecallExample& example) const {
     TokenizedExample tokenized;
     tokenized.context =

@@ -20,16 +20,16 @@
 
 namespace lkv {
 
-// Share of right answers of the full cache below which a task does not count:
-// the model is too weak for it.
+// A task counts only if the full cache answers at least this share of its
+// questions right: otherwise the model is too weak for it.
 inline constexpr double kLeastFullScore = 0.6;
 
 struct RecallOptions {
   std::vector<RecallTask> tasks;
   std::vector<std::string> policies;  // or `repeat` (policy/repeat_policy.h)
   std::vector<Budget> budgets;        // shares are of context and answer
-  // At most, by less than a sentence. An eighth of it is the least budget that
-  // leaves a choice beside what every policy keeps.
+  // Contexts are as long as whole sentences allow. Of 2,400 tokens an eighth is
+  // 300, about the least budget with a choice beside what every policy keeps.
   uint32_t context_tokens = 2400;
   uint32_t contexts_per_task = 8;
   uint32_t answer_tokens = 24;  // an answer ends with its line, or here
@@ -68,7 +68,8 @@ RecallScore ScoreOf(const std::vector<ContextAnswers>& contexts);
 
 // `progress` (may be empty) is told runs done and all: each reads one context
 // under one policy. kInvalidArgument: an unknown policy, a context too short
-// for what the tasks ask, a budget below what the policies need.
+// for what the tasks ask to stand before the newest tokens, a budget below what
+// the policies need.
 Result<std::vector<TaskRecall>> MeasureRecall(
     Engine& engine, const RecallOptions& options,
     const std::function<void(uint64_t, uint64_t)>& progress,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/types.h"
 
 namespace lkv {
 namespace {
@@ -101,12 +102,21 @@ class Chance {
   std::mt19937_64 random_;
 };
 
+// Fewer tokens than any ten sentences, or four turns, have on average.
+constexpr uint32_t kSentenceTokens = 12, kTurnTokens = 30;
+
+// Sentences stand in front of what is asked for: 28 tokens, more than the page
+// of 16 that holds the sinks and never leaves.
+constexpr uint32_t kFirstPlace = 2;
+// In percent of the sentences: behind this part nothing is stated.
+constexpr uint32_t kLastPlace = 85;
+
 // Filler with `lines` among it, in their order, a random place in each of as
 // many equal stretches of the first part of the text.
 std::string Scatter(Chance& chance, const std::vector<std::string>& lines,
                     uint32_t n_filler) {
-  const uint32_t begin = n_filler * 5 / 100;
-  const uint32_t span = n_filler * 85 / 100 - begin;
+  const uint32_t begin = std::max(kFirstPlace, n_filler * 5 / 100);
+  const uint32_t span = n_filler * kLastPlace / 100 - begin;
   std::vector<uint32_t> places;
   for (size_t i = 0; i < lines.size(); ++i) {
     const auto low = static_cast<uint32_t>(span * i / lines.size());
@@ -297,6 +307,7 @@ std::optional<RecallTask> FindRecallTask(std::string_view name) {
 
 RecallExample MakeRecallExample(RecallTask task, uint64_t seed,
                                 uint32_t n_filler) {
+  CHECK(n_filler >= kLeastFiller);
   Chance chance(seed);
   switch (task) {
     case RecallTask::kNeedle:
@@ -314,6 +325,15 @@ RecallExample MakeRecallExample(RecallTask task, uint64_t seed,
   }
   CHECK(false);
   return {};
+}
+
+uint32_t LeastFiller(RecallTask task, uint32_t recent_tokens) {
+  const uint32_t n_behind =
+      task == RecallTask::kDialogue
+          ? CeilDiv(recent_tokens, kTurnTokens)
+          : CeilDiv(100 * CeilDiv(recent_tokens, kSentenceTokens),
+                    100 - kLastPlace);
+  return std::max(kLeastFiller, n_behind);
 }
 
 bool AnswersExactly(std::string_view reply, std::string_view answer) {

@@ -43,12 +43,21 @@ struct RecallExample {
   std::vector<RecallQuestion> questions;
 };
 
-// `n_filler` sentences (in a dialogue: turns) stand around what is asked for,
-// about 14 tokens each (38). Everything asked for stands in the first 85 % of
-// the context and behind its first sentences, so that no policy keeps it
-// anyway.
+// The fewest sentences that leave room for what is asked for.
+inline constexpr uint32_t kLeastFiller = 8;
+
+// `n_filler` sentences (in a dialogue: turns), kLeastFiller at least, stand
+// around what is asked for, about 14 tokens each (38). Everything asked for
+// stands behind the first two sentences, which fill the page of the sinks, and
+// within the first 85 %; a dialogue states it in its first turn, behind as many
+// words. So no policy keeps it anyway, where the rest holds the newest tokens.
 RecallExample MakeRecallExample(RecallTask task, uint64_t seed,
                                 uint32_t n_filler);
+
+// The fewest sentences or turns of which so many stand behind what is asked for
+// that they hold the newest `recent_tokens`, which every policy keeps: 74
+// sentences for 128 tokens.
+uint32_t LeastFiller(RecallTask task, uint32_t recent_tokens);
 
 // Whether a model's reply begins with the answer and with no longer word or
 // number: " 4821.\n" answers "4821", " 48213" does not.

@@ -117,6 +117,28 @@ TEST(RecallTasksTest, NothingAskedForStandsAmongTheLastSentences) {
   }
 }
 
+// The page of the sinks never leaves.
+TEST(RecallTasksTest, NothingAskedForStandsInTheFirstTwoSentences) {
+  for (RecallTask task : {RecallTask::kNeedle, RecallTask::kMultikey}) {
+    for (uint64_t seed = 0; seed < 50; ++seed) {
+      const auto example = MakeRecallExample(task, seed, kLeastFiller);
+      const size_t first = example.context.find('\n');
+      const size_t second = example.context.find('\n', first + 1);
+      for (const RecallQuestion& question : example.questions) {
+        EXPECT_GT(example.context.find(question.text), second);
+      }
+    }
+  }
+}
+
+TEST(RecallTasksTest, MoreNewestTokensWantMoreFiller) {
+  EXPECT_EQ(LeastFiller(RecallTask::kNeedle, 0), kLeastFiller);
+  EXPECT_EQ(LeastFiller(RecallTask::kNeedle, 128), 74u);
+  EXPECT_EQ(LeastFiller(RecallTask::kNeedle, 256), 147u);
+  EXPECT_EQ(LeastFiller(RecallTask::kDialogue, 128), kLeastFiller);
+  EXPECT_EQ(LeastFiller(RecallTask::kDialogue, 600), 20u);
+}
+
 TEST(RecallTasksTest, AnExactAnswerIsTheWholeWord) {
   EXPECT_TRUE(AnswersExactly(" 4821.\n", "4821"));
   EXPECT_TRUE(AnswersExactly("4821", "4821"));

@@ -94,6 +94,35 @@ TEST(RecallTest, OtherSeedsAskOtherQuestions) {
   EXPECT_NE(lengths, std::vector<uint32_t>(4, lengths[0]));
 }
 
+// As few sentences as are allowed, as this tokenizer cuts them.
+TEST(RecallTest, TheNewestTokensHoldNothingAskedFor) {
+  const Tokenizer& tokenizer = SharedEngine().tokenizer();
+  for (RecallTask task : AllRecallTasks()) {
+    for (uint32_t n_recent : {32u, 128u, 300u}) {
+      for (uint64_t seed = 0; seed < 10; ++seed) {
+        const RecallExample example =
+            MakeRecallExample(task, seed, LeastFiller(task, n_recent));
+        for (const RecallQuestion& question : example.questions) {
+          // A variable is asked for as one text and stated in two.
+          const std::string last =
+              question.answer.substr(question.answer.rfind(' ') + 1);
+          const size_t at = example.context.rfind(last);
+          ASSERT_NE(at, std::string::npos);
+          if (at != example.context.find(last)) continue;  // filler has it, too
+          const size_t line_end = example.context.find('\n', at);
+          const std::string rest = example.context.substr(line_end);
+          EXPECT_GE(tokenizer
+                        .Tokenize(rest, Tokenizer::Start::kNone,
+                                  Tokenizer::Special::kAsText)
+                        .size(),
+                    n_recent)
+              << NameOf(task) << " " << seed;
+        }
+      }
+    }
+  }
+}
+
 TEST(RecallTest, WhatCannotBeMeasuredIsNamed) {
   RecallOptions options = ShortOptions();
   options.context_tokens = 100;
@@ -101,6 +130,15 @@ TEST(RecallTest, WhatCannotBeMeasuredIsNamed) {
   EXPECT_EQ(report.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(report.status().message().find("too few for the task dialogue"),
             std::string::npos);
+  // 33 sentences, of which the last five do not hold the newest 128 tokens.
+  options = ShortOptions();
+  options.tasks = {RecallTask::kNeedle};
+  options.cache.recent_tokens = 128;
+  report = MeasureRecall(SharedEngine(), options, {}, {});
+  EXPECT_EQ(report.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(report.status().message().find("128 newest tokens"),
+            std::string::npos)
+      << report.status().message();
   options = ShortOptions();
   options.policies = {"best"};
   report = MeasureRecall(SharedEngine(), options, {}, {});

@@ -19,9 +19,9 @@ void Set(std::string_view name, std::string_view text, CacheOptions* options) {
   CHECK(key != nullptr && SetOption(*key, text, options).ok());
 }
 
-// In the order in which people should read them. What a lane of the default
-// does is choice 0; the others are its neighbours as the source names them
-// (steps 4 to 12) or as docs/experiments.md compares them.
+// In the order of DescribeChoices. Choice 0 of an axis is the default; the
+// others are values that the design sketch names (4 to 12 steps) or that
+// docs/experiments.md compares.
 TuningSpace AllAxes() {
   return {
       {{"unit repack", {}}, {"unit page", {{"unit", "page"}}}},

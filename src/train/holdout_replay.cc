@@ -41,7 +41,7 @@ Result<HoldoutReplay> ReplayHoldout(
   const auto rows = CompareContestants(
       long_enough,
       {.contestants = {Find("lookahead", &network, kernels),
-                       Find("lookahead", nullptr, kernels),
+                       Find("ema", nullptr, kernels),
                        Find("oracle_future", nullptr, kernels),
                        Find("random", nullptr, kernels)},
        .budgets = {kHoldoutBudget},
