@@ -46,8 +46,10 @@ AS_LKV_DEFINES = {
 FIRST_TOKENS = 16
 LAST_TOKENS = 128
 
-# Of the bytes of so many tokens, pages and their metadata hold 384 and 768
-# tokens of 3,072: 12.5 % and 25 %.
+# In the bytes of so many tokens a head holds 368 (12 %) and, depending on what
+# its policy notes about a page, 752 or 768 (25 %) tokens of 3,072: metadata is
+# charged too, pages are whole, and two pages a head stay free for the next
+# tokens.
 BUDGETS = "13.8%,26.8%"
 
 # The full caches of both sides predict the text equally well: lkv keeps keys

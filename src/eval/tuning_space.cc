@@ -32,7 +32,7 @@ TuningSpace AllAxes() {
        {"prediction_steps 2", {{"prediction_steps", "2"}}},
        {"prediction_steps 8", {{"prediction_steps", "8"}}},
        {"prediction_steps 12", {{"prediction_steps", "12"}}}},
-      // A dynamic window reaches from a quarter of its base to one and a half.
+      // A dynamic window reaches from half of its base to one and a half.
       // A threshold has something to do where the window may be smaller than
       // the budget.
       {{"window = budget", {}},

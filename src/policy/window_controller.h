@@ -7,7 +7,9 @@
 // most once per dwell_steps, and in whole pages.
 //
 //   symmetric:  base * 4^(2 sigma(20 (change - threshold)) - 1),
-//               between base / 4 and 4 base
+//               below 4 base; no change is below 0, so at the default
+//               threshold of 0.06 at least 0.475 base, and the nearer to
+//               base / 4 the higher the threshold
 //   source:     base * (1 + sigma(change - threshold)),
 //               strictly in (base, 2 base), so it never shrinks below base
 //
@@ -44,8 +46,8 @@ class WindowController {
   // Slope of the symmetric law, per nat. On made attention the change is below
   // 0.01 while the text goes on and 0.4 to 0.5 behind a turn, when all of it
   // moves; along SmolLM2's texts it is 0.01 to 0.06, and 0.07 to 0.08 behind a
-  // turn. A slope of 20 and a threshold of 0.06 make that 0.4 to 4 bases of the
-  // one and 0.6 to 1.3 of the other.
+  // turn. A slope of 20 and a threshold of 0.06 make that 0.475 to 0.53 bases
+  // and 4 of the one, 0.53 to 1 and 1.15 to 1.3 of the other.
   static constexpr double kSlope = 20;
   // The change must move this far from its value at the last move.
   static constexpr double kBand = 0.02;
