@@ -16,7 +16,8 @@ void ForecastCheck::Decide() {
   verdict_.network_rank = total_.network / n;
   verdict_.average_rank = total_.average / n;
   verdict_.uses_network =
-      total_.n < kMinReturns || total_.network > total_.average;
+      total_.n < kMinReturns ||
+      verdict_.network_rank > verdict_.average_rank - kMargin;
   if (total_.n >= kMaxReturns) {
     total_ = {.n = total_.n / 2,
               .network = total_.network / 2,
