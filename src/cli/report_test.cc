@@ -240,7 +240,7 @@ TEST(DemoReportTest, JsonHoldsRowsNoiseFloorAndReading) {
   EXPECT_EQ(document["rows"][2]["policy"], "lookahead");
   EXPECT_EQ(document["rows"][2]["hit"]["mass"], 0.75);
   EXPECT_EQ(document["noise_floor"]["kl_mean"], 0.0004);
-  EXPECT_EQ(document["reading"].size(), 2u);
+  EXPECT_EQ(document["reading"].size(), 3u);
 }
 
 TEST(SourceTableReportTest, ShowsCostQualityAndWhatTheSketchSays) {
