@@ -92,12 +92,7 @@ Status CheckTexts(std::span<const TokenizedText> texts,
   const uint64_t n_window =
       uint64_t{options.context_tokens} + options.forced_tokens + 1;
   for (const TokenizedText& text : texts) {
-    if (text.tokens.size() < n_window) {
-      return InvalidArgument(
-          text.name + ": has " + std::to_string(text.tokens.size()) +
-          " tokens, fewer than a window of " + std::to_string(n_window) +
-          "; give a longer text or a shorter context");
-    }
+    if (Status s = CheckHoldsWindow(text, n_window); !s.ok()) return s;
   }
   return {};
 }
