@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "eval/forced_run.h"
+#include "eval/full_cache.h"
 
 namespace lkv {
 namespace {
@@ -182,9 +183,7 @@ Result<ClosedLoopReport> RunClosedLoop(
   ClosedLoopReport report;
   Result<std::vector<Setup>> setups = SetupsOf(options, &report.rows);
   if (!setups.ok()) return setups.status();
-  CacheOptions rounded = options.cache;
-  rounded.kv_type = rounded.kv_type == KvTypeName::kBF16 ? KvTypeName::kF16
-                                                         : KvTypeName::kBF16;
+  const CacheOptions rounded = FullCacheRoundedOtherwise(options.cache);
 
   const uint64_t n_runs =
       texts.size() * options.windows_per_text *
