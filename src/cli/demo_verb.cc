@@ -11,7 +11,7 @@
 #include "cli/source_table_report.h"
 #include "eval/source_table.h"
 #include "options/budget_text.h"
-#include "options/option_table.h"
+#include "options/policy_text.h"
 
 namespace lkv::cli {
 
@@ -69,11 +69,12 @@ Result<DemoOptions> DemoVerb::ReadOptions(
     options.shows_whole_reading = false;
   }
   for (const std::string& name : policies_) {
-    CacheOptions named;
-    const Status s = SetOption(*FindOption("policy"), name, &named);
-    if (!s.ok())
-      return InvalidArgument("--policies: " + std::string(s.message()));
-    options.policies.push_back(named.policy);
+    const auto policy = ParsePolicy(name);
+    if (!policy.ok()) {
+      return InvalidArgument("--policies: " +
+                             std::string(policy.status().message()));
+    }
+    options.policies.push_back(*policy);
   }
   if (text_file_) {
     auto text = ReadWholeFile(*text_file_);

@@ -146,12 +146,6 @@ Json HeldByWindow(const ClosedLoopRow& row) {
   return json;
 }
 
-std::string RangeText(const std::optional<Interval>& interval) {
-  if (!interval) return "-";
-  return FormatSignificant(interval->low) + " to " +
-         FormatSignificant(interval->high);
-}
-
 }  // namespace
 
 Json EvalAsJson(const ClosedLoopReport& report) {
@@ -212,7 +206,7 @@ std::string EvalAsText(const ClosedLoopReport& report,
     const ClosedLoopRow* best = BestBaseline(report, row, statistics);
     table.AddRow(
         {FormatBudget(row.budget), row.policy,
-         FormatSignificant(figures.kl_mean), RangeText(figures.kl_ci95),
+         FormatSignificant(figures.kl_mean), FormatInterval(figures.kl_ci95),
          FormatSignificant(figures.kl_mean_sure),
          FormatPercent(figures.top1_agreement),
          FormatFixed(figures.first_divergence, 1),
@@ -220,9 +214,9 @@ std::string EvalAsText(const ClosedLoopReport& report,
          best == nullptr
              ? "-"
              : FormatFixed(statistics.KlRatio(row.windows, best->windows), 2),
-         best == nullptr
-             ? "-"
-             : RangeText(statistics.KlRatioCi95(row.windows, best->windows))});
+         best == nullptr ? "-"
+                         : FormatInterval(statistics.KlRatioCi95(
+                               row.windows, best->windows))});
   }
   out += table.Print(TextTable::kNoWrap);
   if (report.noise_floor.empty()) return out;

@@ -9,23 +9,12 @@
 #include "cli/eval_report.h"
 #include "cli/long_generation_report.h"
 #include "cli/open_engine.h"
-#include "cli/prompt_arguments.h"
 #include "cli/recall_report.h"
+#include "cli/text_files.h"
 #include "options/budget_text.h"
 
 namespace lkv::cli {
 namespace {
-
-Result<std::vector<std::string>> ReadFiles(
-    const std::vector<std::string>& paths) {
-  std::vector<std::string> contents;
-  for (const std::string& path : paths) {
-    auto text = ReadWholeFile(path);
-    if (!text.ok()) return text.status();
-    contents.push_back(*std::move(text));
-  }
-  return contents;
-}
 
 // Collects what the suites found: as text, each as soon as it is there; as
 // JSON, in one document at the end.
@@ -53,13 +42,10 @@ class Findings {
 // Runs the suites of a plan one after the other.
 class Suites {
  public:
-  // `contents` are those of the files called `names`.
-  Suites(const EngineOptions& engine, const std::vector<std::string>& names,
-         const std::vector<std::string>& contents, Interrupt& interrupt,
-         Findings& findings)
+  Suites(const EngineOptions& engine, const std::vector<TextFile>& files,
+         Interrupt& interrupt, Findings& findings)
       : engine_options_(engine),
-        names_(names),
-        contents_(contents),
+        files_(files),
         interrupt_(interrupt),
         findings_(findings) {}
 
@@ -87,13 +73,7 @@ class Suites {
     auto engine = OpenEngine(engine_options_, interrupt_);
     if (!engine.ok()) return engine.status();
     engine_ = *std::move(engine);
-    texts_.clear();
-    for (size_t i = 0; i < names_.size(); ++i) {
-      texts_.push_back(
-          {names_[i], engine_->tokenizer().Tokenize(
-                          contents_[i], Tokenizer::Start::kAsTrained,
-                          Tokenizer::Special::kAsText)});
-    }
+    texts_ = Tokenize(engine_->tokenizer(), files_);
     return {};
   }
 
@@ -136,8 +116,7 @@ class Suites {
   }
 
   EngineOptions engine_options_;
-  const std::vector<std::string>& names_;
-  const std::vector<std::string>& contents_;
+  const std::vector<TextFile>& files_;
   Interrupt& interrupt_;
   Findings& findings_;
   const std::function<bool()> cancelled_ = [this] {
@@ -337,14 +316,13 @@ Result<EvalPlan> EvalVerb::ReadPlan() const {
 ExitCode EvalVerb::Run(Output& out, Interrupt& interrupt) const {
   const auto plan = ReadPlan();
   if (!plan.ok()) return out.Fail(plan.status());
-  const auto contents = ReadFiles(texts_);
-  if (!contents.ok()) return out.Fail(contents.status());
+  const auto files = ReadTextFiles(texts_);
+  if (!files.ok()) return out.Fail(files.status());
   const auto engine_options = model_.ToEngineOptions();
   if (!engine_options.ok()) return out.Fail(engine_options.status());
   Findings findings(out, json_);
   const Status status =
-      Suites(*engine_options, texts_, *contents, interrupt, findings)
-          .Run(*plan);
+      Suites(*engine_options, *files, interrupt, findings).Run(*plan);
   // What was measured is worth having, whatever came after it.
   if (!findings.empty()) findings.Finish();
   if (status.ok()) return ExitCode::kDone;

@@ -1,6 +1,7 @@
 // `lkv eval` with a real model.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/testing_runs.h"
@@ -234,8 +235,11 @@ TEST(EvalTest, PoliciesMaySeeEveryQueryOfTheContext) {
 }
 
 TEST(EvalTest, BadInputIsNamed) {
+  const TempFolder folder;
+  std::ofstream(folder.File("empty"));
   for (const auto& [words, says] : std::vector<std::pair<Words, std::string>>{
            {{"eval"}, "--file: is missing"},
+           {{"eval", "-f", folder.File("empty")}, "empty: is empty"},
            {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--context", "9000"},
             "fewer than a window"},
            {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--read", "twice"},

@@ -1,5 +1,6 @@
 #include "cli/long_generation_report.h"
 
+#include "base/byte_text.h"
 #include "cli/number_text.h"
 #include "cli/text_table.h"
 #include "options/budget_text.h"
@@ -8,8 +9,6 @@ namespace lkv::cli {
 namespace {
 
 using Align = TextTable::Align;
-
-constexpr double kMiB = 1024.0 * 1024.0;
 
 Json RowAsJson(const std::string& text_name, const LongGenerationRow& row,
                const LongGenerationOptions& options) {
@@ -29,14 +28,13 @@ Json RowAsJson(const std::string& text_name, const LongGenerationRow& row,
 
 void AddRow(const std::string& text_name, const LongGenerationRow& row,
             TextTable& table) {
-  table.AddRow(
-      {text_name, FormatBudget(row.budget), row.policy,
-       FormatFixed(static_cast<double>(row.resident_bytes_max) / kMiB, 1) +
-           " MiB",
-       row.growth ? FormatFixed(*row.growth, 4) : "-",
-       FormatPercent(row.repetition.repeated_4grams),
-       FormatPercent(row.repetition.distinct_4grams),
-       FormatFixed(row.perplexity, 2), FormatCount(row.common_tokens)});
+  table.AddRow({text_name, FormatBudget(row.budget), row.policy,
+                FormatBytes(row.resident_bytes_max),
+                row.growth ? FormatFixed(*row.growth, 4) : "-",
+                FormatPercent(row.repetition.repeated_4grams),
+                FormatPercent(row.repetition.distinct_4grams),
+                FormatFixed(row.perplexity, 2),
+                FormatCount(row.common_tokens)});
 }
 
 }  // namespace

@@ -50,4 +50,10 @@ std::string FormatPercent(double share) {
   return FormatFixed(share * 100, 1) + " %";
 }
 
+std::string FormatInterval(const std::optional<Interval>& interval) {
+  if (!interval) return "-";
+  return FormatSignificant(interval->low) + " to " +
+         FormatSignificant(interval->high);
+}
+
 }  // namespace lkv::cli

@@ -31,6 +31,12 @@ TEST(TextTableTest, CountsCharactersNotBytes) {
             "ab  y\n");
 }
 
+TEST(NumberTextTest, AnIntervalIsFromLowToHigh) {
+  EXPECT_EQ(FormatInterval(Interval{.low = 0.012, .high = 0.03}),
+            "0.012 to 0.03");
+  EXPECT_EQ(FormatInterval(std::nullopt), "-");
+}
+
 TEST(NumberTextTest, ShowsUnitsAndGroups) {
   EXPECT_EQ(FormatCount(0), "0");
   EXPECT_EQ(FormatCount(999), "999");

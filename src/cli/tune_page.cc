@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/byte_text.h"
 #include "cli/number_text.h"
 #include "options/budget_text.h"
 
@@ -93,6 +94,7 @@ std::string Attribute(const std::string& name, double value) {
   return name + "=\"" + Number(value) + "\" ";
 }
 
+// Of an axis, whose numbers have one unit.
 double MiB(double bytes) { return bytes / (1 << 20); }
 
 std::string Label(double x, double y, const char* anchor,
@@ -208,7 +210,7 @@ std::string DescribePoint(const TunePoint& point) {
   return point.settings + ", budget " +
          FormatBudget(
              {.kind = Budget::Kind::kShare, .share = point.candidate.share}) +
-         ": " + Number(MiB(means.resident_bytes)) + " MiB, top-1 " +
+         ": " + MemoryText(means) + ", top-1 " +
          FormatPercent(means.agreement) + ", KL " + FormatSignificant(means.kl);
 }
 
@@ -318,9 +320,9 @@ std::string Table(const std::vector<TunePoint>& points, size_t n_windows) {
          {point.settings,
           FormatBudget(
               {.kind = Budget::Kind::kShare, .share = point.candidate.share}),
-          Number(MiB(means.resident_bytes)) + " MiB",
+          MemoryText(means),
           FormatPercent(means.resident_bytes / means.full_bytes),
-          Number(MiB(static_cast<double>(means.resident_bytes_max))) + " MiB",
+          FormatBytes(means.resident_bytes_max),
           WithRange(FormatPercent(means.agreement), point.agreement_ci95,
                     [](double share) { return FormatFixed(share * 100, 1); }),
           WithRange(FormatSignificant(means.kl), point.kl_ci95,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/byte_text.h"
 #include "cli/number_text.h"
 #include "cli/text_table.h"
 #include "options/budget_text.h"
@@ -12,18 +13,8 @@ namespace {
 
 using Align = TextTable::Align;
 
-std::string MiB(double bytes) {
-  return FormatFixed(bytes / (1 << 20), 1) + " MiB";
-}
-
 std::string ShareText(double share) {
   return FormatBudget({.kind = Budget::Kind::kShare, .share = share});
-}
-
-std::string RangeText(const std::optional<Interval>& interval) {
-  if (!interval) return "-";
-  return FormatSignificant(interval->low) + " to " +
-         FormatSignificant(interval->high);
 }
 
 std::string PercentRangeText(const std::optional<Interval>& interval) {
@@ -76,16 +67,15 @@ std::string FrontierTable(const TuneReport& report) {
                    {"note"}});
   for (const TunePoint& point : PointsOf(report)) {
     const TuningMeans& means = point.means;
-    table.AddRow({point.settings, ShareText(point.candidate.share),
-                  MiB(means.resident_bytes),
-                  FormatPercent(means.resident_bytes / means.full_bytes),
-                  MiB(static_cast<double>(means.resident_bytes_max)),
-                  FormatPercent(means.agreement),
-                  PercentRangeText(point.agreement_ci95),
-                  FormatSignificant(means.kl), RangeText(point.kl_ci95),
-                  point.is_best        ? "best"
-                  : point.is_dominated ? "beaten"
-                                       : ""});
+    table.AddRow(
+        {point.settings, ShareText(point.candidate.share), MemoryText(means),
+         FormatPercent(means.resident_bytes / means.full_bytes),
+         FormatBytes(means.resident_bytes_max), FormatPercent(means.agreement),
+         PercentRangeText(point.agreement_ci95), FormatSignificant(means.kl),
+         FormatInterval(point.kl_ci95),
+         point.is_best        ? "best"
+         : point.is_dominated ? "beaten"
+                              : ""});
   }
   return table.Print(TextTable::kNoWrap);
 }
@@ -103,7 +93,7 @@ std::string TrialsTable(const TuneReport& report) {
     table.AddRow({DescribeChoices(report.setup.space, trial.candidate.choices),
                   ShareText(trial.candidate.share), FormatCount(windows.size()),
                   FormatFixed(*trial.kl_ratio, 2),
-                  MiB(MeansOf(trial, windows).resident_bytes)});
+                  MemoryText(MeansOf(trial, windows))});
   }
   return table.Print(TextTable::kNoWrap);
 }
@@ -167,6 +157,10 @@ std::vector<TunePoint> PointsOf(const TuneReport& report) {
   return points;
 }
 
+std::string MemoryText(const TuningMeans& means) {
+  return FormatBytes(static_cast<uint64_t>(means.resident_bytes));
+}
+
 std::string GoalText(const TuneReport& report) {
   const TuningGoal& goal = report.problem.goal;
   return goal.kind == TuningGoal::Kind::kAgreement
@@ -182,7 +176,7 @@ std::string BestText(const TuneReport& report) {
   const TuningMeans means = MeansOf(best, report.result.windows);
   return DescribeChoices(report.setup.space, best.candidate.choices) +
          " at a budget of " + ShareText(best.candidate.share) + ": " +
-         MiB(means.resident_bytes) + " (" +
+         MemoryText(means) + " (" +
          FormatPercent(means.resident_bytes / means.full_bytes) +
          " of the full cache), top-1 " + FormatPercent(means.agreement) +
          ", KL " + FormatSignificant(means.kl) +

@@ -37,6 +37,8 @@ struct TunePoint {
 // By memory.
 std::vector<TunePoint> PointsOf(const TuneReport& report);
 
+// What was held on average: "2.0 MiB".
+std::string MemoryText(const TuningMeans& means);
 // "the least memory with a top-1 agreement of 95.0 %".
 std::string GoalText(const TuneReport& report);
 // The figures of the best point in one sentence.

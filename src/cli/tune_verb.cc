@@ -9,7 +9,6 @@
 #include "base/stopwatch.h"
 #include "cli/number_text.h"
 #include "cli/open_engine.h"
-#include "cli/prompt_arguments.h"
 #include "cli/tune_page.h"
 #include "io/file_system.h"
 #include "options/budget_text.h"
@@ -216,34 +215,15 @@ Status TuneVerb::WriteOutputs(const TuneReport& report) const {
   return WriteFile(yaml_, TuneAsConfig(report));
 }
 
-Result<std::vector<std::string>> TuneVerb::ReadTexts() const {
-  std::vector<std::string> contents;
-  for (const std::string& path : texts_) {
-    auto text = ReadWholeFile(path);
-    if (!text.ok()) return text.status();
-    if (text->empty()) {
-      return InvalidArgument(path + ": is empty; give a text to tune on");
-    }
-    contents.push_back(*std::move(text));
-  }
-  return contents;
-}
-
-Status TuneVerb::Search(Engine& engine,
-                        const std::vector<std::string>& contents,
+Status TuneVerb::Search(Engine& engine, const std::vector<TextFile>& files,
                         const Interrupt& interrupt, TuneReport* report) const {
   TuningProblem& problem = report->problem;
   if (Status s = AddMemoryGoal(engine.architecture().kv_shape(), report);
       !s.ok()) {
     return s;
   }
-  std::vector<TokenizedText> texts;
-  for (size_t i = 0; i < texts_.size(); ++i) {
-    texts.push_back({texts_[i], engine.tokenizer().Tokenize(
-                                    contents[i], Tokenizer::Start::kAsTrained,
-                                    Tokenizer::Special::kAsText)});
-  }
-  const auto windows = CutIntoWindows(texts, report->setup, n_windows_, seed_);
+  const auto windows = CutIntoWindows(Tokenize(engine.tokenizer(), files),
+                                      report->setup, n_windows_, seed_);
   if (!windows.ok()) return windows.status();
   problem.n_windows = static_cast<uint32_t>(windows->size());
   for (const TokenizedText& window : *windows) {
@@ -281,14 +261,14 @@ ExitCode TuneVerb::Run(Output& out, Interrupt& interrupt) const {
   if (!report.ok()) return out.Fail(report.status());
   // Not after minutes of work.
   if (Status s = CheckOutputs(); !s.ok()) return out.Fail(s);
-  const auto contents = ReadTexts();
-  if (!contents.ok()) return out.Fail(contents.status());
+  const auto files = ReadTextFiles(texts_);
+  if (!files.ok()) return out.Fail(files.status());
   auto engine_options = model_.ToEngineOptions();
   if (!engine_options.ok()) return out.Fail(engine_options.status());
   engine_options->activations = ActivationPrecision::kHigh;
   const auto engine = OpenEngine(*engine_options, interrupt);
   if (!engine.ok()) return out.Fail(engine.status());
-  if (Status s = Search(**engine, *contents, interrupt, &*report); !s.ok()) {
+  if (Status s = Search(**engine, *files, interrupt, &*report); !s.ok()) {
     return out.Fail(s);
   }
 

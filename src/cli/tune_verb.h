@@ -11,6 +11,7 @@
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "cli/text_files.h"
 #include "cli/tune_report.h"
 
 namespace lkv::cli {
@@ -24,9 +25,8 @@ class TuneVerb {
   // What to search and for what, as far as it is known without the model.
   Result<TuneReport> ReadOptions() const;
   Status CheckOutputs() const;
-  Result<std::vector<std::string>> ReadTexts() const;
   // Completes the report.
-  Status Search(Engine& engine, const std::vector<std::string>& contents,
+  Status Search(Engine& engine, const std::vector<TextFile>& files,
                 const Interrupt& interrupt, TuneReport* report) const;
   Status WriteOutputs(const TuneReport& report) const;
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "eval/forced_run.h"
+#include "eval/full_cache.h"
 
 namespace lkv {
 namespace {
@@ -92,12 +93,7 @@ Status CheckTexts(std::span<const TokenizedText> texts,
   const uint64_t n_window =
       uint64_t{options.context_tokens} + options.forced_tokens + 1;
   for (const TokenizedText& text : texts) {
-    if (text.tokens.size() < n_window) {
-      return InvalidArgument(
-          text.name + ": has " + std::to_string(text.tokens.size()) +
-          " tokens, fewer than a window of " + std::to_string(n_window) +
-          "; give a longer text or a shorter context");
-    }
+    if (Status s = CheckHoldsWindow(text, n_window); !s.ok()) return s;
   }
   return {};
 }
@@ -187,9 +183,7 @@ Result<ClosedLoopReport> RunClosedLoop(
   ClosedLoopReport report;
   Result<std::vector<Setup>> setups = SetupsOf(options, &report.rows);
   if (!setups.ok()) return setups.status();
-  CacheOptions rounded = options.cache;
-  rounded.kv_type = rounded.kv_type == KvTypeName::kBF16 ? KvTypeName::kF16
-                                                         : KvTypeName::kBF16;
+  const CacheOptions rounded = FullCacheRoundedOtherwise(options.cache);
 
   const uint64_t n_runs =
       texts.size() * options.windows_per_text *

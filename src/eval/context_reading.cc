@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "eval/forced_run.h"
-#include "options/option_table.h"
+#include "eval/full_cache.h"
+#include "options/policy_text.h"
 #include "policy/repeat_policy.h"
 
 namespace lkv {
@@ -100,10 +101,10 @@ Result<std::vector<ReadingPolicy>> ReadingPoliciesOf(
     PromptReading reading) {
   std::vector<ReadingPolicy> policies;
   for (const std::string& name : names) {
+    const Result<PolicyName> policy = ParsePolicy(name);
+    if (!policy.ok()) return policy.status();
     CacheOptions named = cache;
-    if (Status s = SetOption(*FindOption("policy"), name, &named); !s.ok()) {
-      return s;
-    }
+    named.policy = *policy;
     if (named.policy == PolicyName::kRepeat &&
         reading == PromptReading::kWithinBudget) {
       return InvalidArgument(
@@ -115,9 +116,7 @@ Result<std::vector<ReadingPolicy>> ReadingPoliciesOf(
 }
 
 ReadingPolicy KeepingAll(const CacheOptions& cache) {
-  CacheOptions full = cache;
-  full.policy = PolicyName::kFull;
-  return ReadingPolicyOf(full, PromptReading::kWithinBudget);
+  return ReadingPolicyOf(FullCacheOf(cache), PromptReading::kWithinBudget);
 }
 
 Status ReadWithinBudgets(Engine& engine, const ContextToRead& context,

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/types.h"
 #include "eval/forced_run.h"
+#include "eval/full_cache.h"
 #include "eval/hit_rate.h"
 #include "options/option_table.h"
 
@@ -93,11 +94,7 @@ class Demo {
     cache.policy = policy;
     return cache;
   }
-  CacheOptions FullOptions() const {
-    CacheOptions cache = OptionsOf(PolicyName::kFull);
-    cache.budget = Budget{};
-    return cache;
-  }
+  CacheOptions FullOptions() const { return FullCacheOf(options_.cache); }
   // Tokens of the sequence that is running now.
   void Report(uint64_t n_done) const {
     if (progress_) progress_({under_way_, n_finished_ + n_done, n_total_});
@@ -303,11 +300,7 @@ Result<DemoReport> Demo::Run() {
                    cache);
     if (!s.ok()) return s;
   }
-  CacheOptions other_rounding = FullOptions();
-  other_rounding.kv_type = other_rounding.kv_type == KvTypeName::kF16
-                               ? KvTypeName::kBF16
-                               : KvTypeName::kF16;
-  s = run_policy("noise floor", other_rounding);
+  s = run_policy("noise floor", FullCacheRoundedOtherwise(options_.cache));
   if (!s.ok()) return s;
   BeginRun("hit rates and fidelity");
   if (s = RunShadow(runs); !s.ok()) return s;

@@ -7,8 +7,9 @@
 #include <utility>
 
 #include "eval/forced_run.h"
+#include "eval/full_cache.h"
 #include "eval/log_sum_exp.h"
-#include "options/option_table.h"
+#include "options/policy_text.h"
 #include "text/sampler.h"
 
 namespace lkv {
@@ -114,9 +115,7 @@ class Continuations {
   // Of `text` behind the prompt, with everything kept.
   Result<double> PerplexityOf(std::span<const int32_t> prompt,
                               std::span<const int32_t> text) const {
-    CacheOptions cache = options_.cache;
-    cache.policy = PolicyName::kFull;
-    cache.budget = Budget();
+    const CacheOptions cache = FullCacheOf(options_.cache);
     const ForcedPart part{.prefill = prompt,
                           .decode = text.first(text.size() - 1)};
     double log_likelihood = 0;
@@ -160,17 +159,16 @@ Result<std::vector<CacheOptions>> CachesOf(
     const LongGenerationOptions& options) {
   std::vector<CacheOptions> caches;
   for (const Budget& budget : options.budgets) {
-    for (const std::string& policy : options.policies) {
+    for (const std::string& name : options.policies) {
+      const Result<PolicyName> policy = ParsePolicy(name);
+      if (!policy.ok()) return policy.status();
       CacheOptions& cache = caches.emplace_back(options.cache);
+      cache.policy = *policy;
       cache.budget = budget;
-      if (policy == "repeat") {
+      if (cache.policy == PolicyName::kRepeat) {
         return InvalidArgument(
             "policy: repeat reads a context twice, a generation has none; "
             "leave it out");
-      }
-      if (Status s = SetOption(*FindOption("policy"), policy, &cache);
-          !s.ok()) {
-        return s;
       }
     }
   }
@@ -199,10 +197,7 @@ Result<std::vector<LongGeneration>> MeasureLongGeneration(
     if (progress) progress(n_done, n_all);
   };
   const Continuations continuations(engine, options, advance, cancelled);
-  CacheOptions keeping_all = options.cache;
-  keeping_all.policy = PolicyName::kFull;
-  keeping_all.budget = Budget();
-
+  const CacheOptions keeping_all = FullCacheOf(options.cache);
   std::vector<LongGeneration> report;
   for (const TokenizedText& text : texts) {
     const auto prompt = std::span(text.tokens).first(options.prompt_tokens);

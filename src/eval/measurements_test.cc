@@ -76,7 +76,9 @@ TEST(DemoTest, RowsCompareThePoliciesWithTheFullCache) {
                 "hit rates and fidelity", "a question about the text"}));
   EXPECT_EQ(done_tokens, total_tokens);
   EXPECT_EQ(report->no_question, "");
-  ASSERT_EQ(report->rows.size(), 3u);
+  ASSERT_EQ(report->rows.size(), 4u);
+  EXPECT_FALSE(report->rows[2].reads_whole);
+  EXPECT_TRUE(report->rows[3].reads_whole);
 
   // The full cache agrees with itself exactly: the runs repeat bit for bit.
   const DemoRow& full = report->rows[0];

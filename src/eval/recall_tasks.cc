@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/seeded_shuffle.h"
 #include "base/types.h"
 
 namespace lkv {
@@ -74,9 +75,7 @@ class Chance {
   }
   template <typename T>
   void Shuffle(std::vector<T>& things) {
-    for (size_t i = 0; i < things.size(); ++i) {
-      std::swap(things[i], things[i + random_() % (things.size() - i)]);
-    }
+    SeededShuffle(things, random_);
   }
   // `n` different words.
   std::vector<std::string> Several(Words words, size_t n) {
@@ -102,7 +101,7 @@ class Chance {
   std::mt19937_64 random_;
 };
 
-// Fewer tokens than any ten sentences, or four turns, have on average.
+// What a sentence and a turn have at least, on average over a few.
 constexpr uint32_t kSentenceTokens = 12, kTurnTokens = 30;
 
 // Sentences stand in front of what is asked for: 28 tokens, more than the page

@@ -5,11 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "lookaheadkv/status.h"
+
 namespace lkv {
 
 struct TokenizedText {
   std::string name;  // in reports: its file
   std::vector<int32_t> tokens;
 };
+
+// kInvalidArgument, by name, when the text is shorter than a window.
+Status CheckHoldsWindow(const TokenizedText& text, uint64_t n_window);
 
 }  // namespace lkv

@@ -1,21 +1,14 @@
 #include "eval/tuning_measure.h"
 
-#include <algorithm>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
 
+#include "base/seeded_shuffle.h"
+
 namespace lkv {
 namespace {
-
-// The places of n windows in their order of use. Fisher-Yates with a generator
-// whose numbers the standard fixes, so that a seed means the same everywhere.
-std::vector<size_t> Shuffled(size_t n, std::mt19937_64& random) {
-  std::vector<size_t> places(n);
-  for (size_t i = 0; i < n; ++i) places[i] = i;
-  for (size_t i = n; i > 1; --i) std::swap(places[i - 1], places[random() % i]);
-  return places;
-}
 
 bool HasWindow(const TuningSpace& space, const TuningCandidate& candidate) {
   for (size_t axis = 0; axis < space.size(); ++axis) {
@@ -57,15 +50,12 @@ Result<std::vector<TokenizedText>> CutIntoWindows(
   std::mt19937_64 random(seed);
   std::vector<std::vector<TokenizedText>> by_text;
   for (const TokenizedText& text : texts) {
-    const size_t n_all = text.tokens.size() / n_window;
-    if (n_all == 0) {
-      return InvalidArgument(
-          text.name + ": has " + std::to_string(text.tokens.size()) +
-          " tokens, fewer than a window of " + std::to_string(n_window) +
-          "; give a longer text or a shorter context");
-    }
+    if (Status s = CheckHoldsWindow(text, n_window); !s.ok()) return s;
+    std::vector<size_t> places(text.tokens.size() / n_window);
+    std::iota(places.begin(), places.end(), size_t{0});
+    SeededShuffle(places, random);
     std::vector<TokenizedText>& windows = by_text.emplace_back();
-    for (size_t place : Shuffled(n_all, random)) {
+    for (size_t place : places) {
       if (windows.size() == per_text) break;
       const auto begin =
           text.tokens.begin() + static_cast<ptrdiff_t>(place * n_window);

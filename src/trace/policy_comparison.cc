@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "options/budget_text.h"
 #include "options/option_table.h"
+#include "options/policy_text.h"
 #include "trace/replay_oracles.h"
 
 namespace lkv {
@@ -164,10 +165,10 @@ Result<Contestant> FindContestant(std::string_view name,
                         return ReplayFuture(trace, replay);
                       }};
   }
+  const Result<PolicyName> policy = ParsePolicy(name);
+  if (!policy.ok()) return policy.status();
   CacheOptions options = cache;
-  if (Status s = SetOption(*FindOption("policy"), name, &options); !s.ok()) {
-    return s;
-  }
+  options.policy = *policy;
   if (options.policy == PolicyName::kFull) {
     return InvalidArgument("policy: full evicts nothing; leave it out");
   }
