@@ -307,7 +307,7 @@ void Evictor::Shrink(const BudgetPlan& plan,
                      const WindowController::Options& window, uint32_t n_tokens,
                      uint32_t room_tokens, PlanScratch& scratch) {
   SetPlan(plan, window, n_tokens);
-  if (n_sparse_ == 0) return;
+  if (n_sparse_ == 0 || EvictsNothing(n_tokens + room_tokens)) return;
   EvictDownTo(n_tokens, 1 + SequencePages::PagesToOpen(n_tokens, room_tokens),
               scratch);
 }

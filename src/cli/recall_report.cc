@@ -76,7 +76,7 @@ std::string RecallAsText(const std::vector<TaskRecall>& report,
       " of up to " + FormatCount(options.context_tokens) +
       " tokens for each task, " +
       (options.reading == PromptReading::kWhole ? "read whole, then cut down"
-                                                 : "read within the budget") +
+                                                : "read within the budget") +
       "; then the questions\n\n";
   TextTable table({{"task"},
                    {"n", Align::kRight},

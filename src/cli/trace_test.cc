@@ -217,12 +217,29 @@ TEST_F(TraceVerbTest, AFullDiskLeavesTheOldTrace) {
   EXPECT_EQ(std::filesystem::file_size(trace), n_bytes);
 }
 
+TEST_F(TraceVerbTest, ATextIsNotOverwrittenByItsTrace) {
+  const std::string text = folder_.File("text");
+  std::ofstream(text) << "A few words.";
+  // By another name, too.
+  const std::string link = folder_.File("link");
+  std::filesystem::create_hard_link(text, link);
+  for (const std::string& output : {text, link}) {
+    const ChildResult result =
+        RunLkv({"trace", "record", "-f", text, "-o", output});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_NE(result.err.find("is read, too"), std::string::npos) << result.err;
+  }
+  EXPECT_EQ(std::filesystem::file_size(text), 12u);
+}
+
 TEST_F(TraceVerbTest, TrainNamesWhatItCannotLearnFrom) {
   const std::string trace = Synthesize("a.trace");
   const std::string good = folder_.File("good.gguf");
   std::ofstream(good) << "the one before";
   const std::string empty = folder_.File("empty");
   std::filesystem::create_directory(empty);
+  const std::string text = folder_.File("text");
+  std::ofstream(text) << "no trace";
   struct Case {
     std::string traces;
     int exit_code;
@@ -230,7 +247,8 @@ TEST_F(TraceVerbTest, TrainNamesWhatItCannotLearnFrom) {
   };
   for (const Case& c :
        {Case{folder_.File("missing"), 3, "missing"}, Case{empty, 3, empty},
-        Case{good, 3, "is no attention trace"},
+        Case{text, 3, "is no attention trace"},
+        Case{good, 2, "good.gguf': is read, too"},
         Case{trace, 2, trace + ": has no second reading"}}) {
     const ChildResult result =
         RunLkv({"train", "--traces", c.traces, "-o", good});

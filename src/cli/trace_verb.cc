@@ -7,6 +7,7 @@
 #include "cli/json_document.h"
 #include "cli/number_text.h"
 #include "cli/open_engine.h"
+#include "cli/output_file.h"
 #include "cli/prompt_arguments.h"
 #include "eval/trace_recording.h"
 #include "trace/trace_reader.h"
@@ -109,6 +110,9 @@ ExitCode TraceVerb::Run(Output& out, Interrupt& interrupt) const {
 ExitCode TraceVerb::Record(Output& out, Interrupt& interrupt) const {
   const auto text = ReadWholeFile(text_file_);
   if (!text.ok()) return out.Fail(text.status());
+  if (Status s = CheckNotAnInput(trace_file_, {&text_file_, 1}); !s.ok()) {
+    return out.Fail(s);
+  }
   auto engine_options = model_.ToEngineOptions();
   if (!engine_options.ok()) return out.Fail(engine_options.status());
   engine_options->activations = ActivationPrecision::kHigh;

@@ -7,6 +7,7 @@
 #include "base/stopwatch.h"
 #include "cli/json_document.h"
 #include "cli/number_text.h"
+#include "cli/output_file.h"
 #include "engine/kernel_choice.h"
 #include "train/predictor_training.h"
 
@@ -132,12 +133,13 @@ ExitCode TrainVerb::Run(Output& out, Interrupt& interrupt) const {
   if (!kernels.ok()) return out.Fail(kernels.status());
   const auto team = threads_.CreateTeam();
   if (!team.ok()) return out.Fail(team.status());
+  const auto paths = ListTraces(traces_);
+  if (!paths.ok()) return out.Fail(paths.status());
+  if (Status s = CheckNotAnInput(output_, *paths); !s.ok()) return out.Fail(s);
   // Not after minutes of work.
   if (const auto probe = LocalFileSystem().Create(output_); !probe.ok()) {
     return out.Fail(probe.status());
   }
-  const auto paths = ListTraces(traces_);
-  if (!paths.ok()) return out.Fail(paths.status());
   const auto traces = TraceReader::OpenAll(LocalFileSystem(), *paths);
   if (!traces.ok()) return out.Fail(traces.status());
   interrupt.SetFlag();

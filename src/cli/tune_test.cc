@@ -218,6 +218,8 @@ TEST(TuneVerbTest, BadInputIsNamedBeforeTheModelIsLoaded) {
       {{"-f", text, "--budget", "50%"}, 2, "give two shares"},
       {{"-f", text, "--budget", "50%,50%"}, 2, "give two shares"},
       {{"-f", text, "--minutes", "0"}, 2, "--minutes"},
+      {{"-f", text, "--yaml", text}, 2, "is read, too"},
+      {{"-f", text, "-o", text}, 2, "is read, too"},
       {{"-f", text, "--set", "policy=lru"}, 2, "only lookahead has settings"},
       {{"-f", text, "--set", "enabled=false"},
        2,

@@ -9,6 +9,7 @@
 #include "base/stopwatch.h"
 #include "cli/number_text.h"
 #include "cli/open_engine.h"
+#include "cli/output_file.h"
 #include "cli/tune_page.h"
 #include "io/file_system.h"
 #include "options/budget_text.h"
@@ -200,6 +201,7 @@ Status TuneVerb::CheckOutputs() const {
   }
   for (const std::string& path : {html_, yaml_}) {
     if (path.empty()) continue;
+    if (Status s = CheckNotAnInput(path, texts_); !s.ok()) return s;
     if (const auto probe = LocalFileSystem().Create(path); !probe.ok()) {
       return probe.status();
     }

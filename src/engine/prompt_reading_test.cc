@@ -112,13 +112,17 @@ TEST_F(PromptReadingTest, ABudgetAboveTheTextKeepsEverything) {
   for (const PolicyName policy :
        {PolicyName::kLookahead, PolicyName::kRepeat}) {
     SequenceOptions options = Options(policy, PromptReading::kWhole);
-    options.cache.budget.amount = 2000;
-    options.max_tokens = 1500;
-    const auto sequence = Start(options);
-    const Status read = sequence->Prefill(Prompt(), {}, {});
-    ASSERT_TRUE(read.ok()) << read.message();
-    EXPECT_EQ(sequence->stats().evicted_tokens, 0u);
-    ASSERT_TRUE(sequence->Decode(1).ok());
+    for (const Budget budget :
+         {Budget{Budget::Kind::kTokens, 1.0, 2000},
+          Budget{Budget::Kind::kShare, 1.0, 0}, Budget{}}) {
+      options.cache.budget = budget;
+      options.max_tokens = 1500;
+      const auto sequence = Start(options);
+      const Status read = sequence->Prefill(Prompt(), {}, {});
+      ASSERT_TRUE(read.ok()) << read.message();
+      ASSERT_TRUE(sequence->Decode(1).ok());
+      EXPECT_EQ(sequence->stats().evicted_tokens, 0u);
+    }
   }
 }
 

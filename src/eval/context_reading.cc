@@ -34,20 +34,28 @@ Result<std::unique_ptr<Sequence>> Read(const ContextToRead& context,
   return sequence;
 }
 
+// A share in tokens: a cache raises a share that is too small and refuses fewer
+// tokens, and a figure may not stand beside a share that was not kept.
+Budget InTokens(const Budget& budget, const ContextToRead& context) {
+  if (budget.kind != Budget::Kind::kShare) return budget;
+  uint64_t n_shared = context.tokens.size();
+  uint64_t n_more = context.n_new;
+  if (context.scope == BudgetScope::kWindow) {
+    n_shared = context.tokens.size() + context.n_new;
+    n_more = 0;
+  }
+  return {.kind = Budget::Kind::kTokens,
+          .amount = n_more + static_cast<uint64_t>(
+                                 budget.share * static_cast<double>(n_shared))};
+}
+
 // Cuts a context that was read whole down to a budget.
 Status CutDown(Sequence& sequence, const ContextToRead& context,
                const Budget& budget) {
   if (context.scope == BudgetScope::kWindow) {
     return sequence.ShrinkBudget(budget, 0);
   }
-  Budget with_following = budget;
-  if (budget.kind == Budget::Kind::kShare) {
-    const auto n_held = static_cast<uint64_t>(
-        budget.share * static_cast<double>(context.tokens.size()));
-    with_following = {.kind = Budget::Kind::kTokens,
-                      .amount = n_held + context.n_new};
-  }
-  return sequence.ShrinkBudget(with_following, context.n_new);
+  return sequence.ShrinkBudget(budget, context.n_new);
 }
 
 Status ReadWholeThenCut(Engine& engine, const ContextToRead& context,
@@ -121,9 +129,12 @@ ReadingPolicy KeepingAll(const CacheOptions& cache) {
 
 Status ReadWithinBudgets(Engine& engine, const ContextToRead& context,
                          const ReadingPolicy& policy,
-                         std::span<const Budget> budgets,
-                         const OnContext& go_on,
+                         std::span<const Budget> asked, const OnContext& go_on,
                          const std::function<bool()>& cancelled) {
+  std::vector<Budget> budgets;
+  for (const Budget& budget : asked) {
+    budgets.push_back(InTokens(budget, context));
+  }
   SequenceOptions options;
   options.cache = policy.cache;
   options.prompt_tokens = static_cast<uint32_t>(context.tokens.size());

@@ -88,6 +88,20 @@ std::string TextOfAllBytes() {
   return text;
 }
 
+// The first byte of a sequence of four that would stand for a number above
+// U+10FFFF, which libllama throws at; npos when there is none.
+size_t FindBeyondUnicode(std::string_view text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    if (lead < 0xf4 || lead > 0xf7) continue;
+    if (lead > 0xf4) return i;
+    if (i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) > 0x8f) {
+      return i;
+    }
+  }
+  return std::string_view::npos;
+}
+
 }  // namespace
 
 struct Tokenizer::State {
@@ -113,6 +127,16 @@ struct Tokenizer::State {
                                    tokens->data() + begin, n,
                                    /*add_special=*/false, parse);
       } catch (const std::exception&) {
+        // Nothing is lost but a byte: apart, the bytes of such a sequence are
+        // like others that are no UTF-8.
+        const size_t at = FindBeyondUnicode(text);
+        if (at != std::string_view::npos && text.size() > 1) {
+          const size_t cut = at + 1 < text.size() ? at + 1 : at;
+          tokens->resize(begin);
+          TokenizePiece(text.substr(0, cut), special, tokens);
+          TokenizePiece(text.substr(cut), special, tokens);
+          return;
+        }
         // Tables that are damaged in a corner that loading did not touch.
       }
       if (n_written >= 0) {

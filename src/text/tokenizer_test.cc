@@ -110,6 +110,24 @@ TEST(TokenizerTest, InvalidUtf8GivesTokensAndValidTextAgain) {
       EXPECT_FALSE(tokens.empty());
       EXPECT_FALSE(Stream(*tokenizer, tokens).empty());
     }
+    // Beyond U+10FFFF: nothing around them is lost.
+    for (const std::string beyond : {"\xf4\x90\x80\x80", "\xf5\x80\x80\x80",
+                                     "\xf7\xbf\xbf\xbf", "\xf7", "\xf4\x90"}) {
+      for (const std::string& bytes :
+           {beyond, "before" + beyond, beyond + "after",
+            "before" + beyond + beyond + "after"}) {
+        const std::vector<int32_t> tokens =
+            tokenizer->Tokenize(bytes, Start::kNone, Special::kAsText);
+        EXPECT_FALSE(tokens.empty());
+        const std::string back = Stream(*tokenizer, tokens);
+        if (bytes.starts_with("before")) {
+          EXPECT_NE(back.find("before"), std::string::npos) << back;
+        }
+        if (bytes.ends_with("after")) {
+          EXPECT_NE(back.find("after"), std::string::npos) << back;
+        }
+      }
+    }
     for (int round = 0; round < 200; ++round) {
       std::string bytes(random() % 100, '\0');
       for (char& c : bytes) c = static_cast<char>(random());
