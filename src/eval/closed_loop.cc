@@ -39,6 +39,7 @@ std::vector<Window> WindowsOf(const TokenizedText& text,
 // How the rows of one policy or candidate are run.
 struct Setup {
   ReadingPolicy policy;
+  bool raises_shares = false;
   std::vector<Budget> budgets;
   std::vector<size_t> rows;  // of the report, as the budgets
 };
@@ -66,7 +67,8 @@ Status RunWindow(Engine& engine, const Window& window, const Setup& setup,
   const ContextToRead context{.tokens = window.context,
                               .n_new = n_new,
                               .scope = options.budget_scope,
-                              .seen = options.seen_queries};
+                              .seen = options.seen_queries,
+                              .raises_shares = setup.raises_shares};
   return ReadWithinBudgets(
       engine, context, setup.policy, setup.budgets,
       [&](size_t b, Sequence& sequence) {
@@ -127,7 +129,9 @@ Result<std::vector<Setup>> SetupsOf(const ClosedLoopOptions& options,
     }
   }
   for (const ClosedLoopCandidate& candidate : options.candidates) {
+    // What they held stands in the report.
     Setup setup{.policy = ReadingPolicyOf(candidate.cache, options.reading),
+                .raises_shares = true,
                 .budgets = {},
                 .rows = {}};
     for (const Budget& budget : candidate.budgets) {

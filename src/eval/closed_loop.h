@@ -28,12 +28,14 @@ namespace lkv {
 struct ClosedLoopCandidate {
   std::string name;
   CacheOptions cache;           // budget and reading are replaced
-  std::vector<Budget> budgets;  // shares are of a window's tokens
+  std::vector<Budget> budgets;  // shares are of a window's tokens, and raised
+                                // to the smallest that can be kept
 };
 
 struct ClosedLoopOptions {
   std::vector<std::string> policies;
-  std::vector<Budget> budgets;  // of the policies; shares: see BudgetScope
+  std::vector<Budget> budgets;  // of the policies; shares: see BudgetScope, and
+                                // refused where they cannot be kept
   std::vector<ClosedLoopCandidate> candidates;
   uint32_t context_tokens = 3072;
   uint32_t forced_tokens = 256;

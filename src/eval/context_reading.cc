@@ -34,8 +34,8 @@ Result<std::unique_ptr<Sequence>> Read(const ContextToRead& context,
   return sequence;
 }
 
-// A share in tokens: a cache raises a share that is too small and refuses fewer
-// tokens, and a figure may not stand beside a share that was not kept.
+// A share in tokens: a cache raises a share that is too small, but refuses too
+// few tokens, and a figure may not stand beside a share that was not kept.
 Budget InTokens(const Budget& budget, const ContextToRead& context) {
   if (budget.kind != Budget::Kind::kShare) return budget;
   uint64_t n_shared = context.tokens.size();
@@ -133,7 +133,8 @@ Status ReadWithinBudgets(Engine& engine, const ContextToRead& context,
                          const std::function<bool()>& cancelled) {
   std::vector<Budget> budgets;
   for (const Budget& budget : asked) {
-    budgets.push_back(InTokens(budget, context));
+    budgets.push_back(context.raises_shares ? budget
+                                            : InTokens(budget, context));
   }
   SequenceOptions options;
   options.cache = policy.cache;

@@ -53,6 +53,9 @@ struct ContextToRead {
   uint32_t n_new = 0;
   BudgetScope scope = BudgetScope::kWindow;  // of one that is read whole
   SeenQueries seen = SeenQueries::kSampled;
+  // A share of the window that is too small for a cache: raised by it, for
+  // those who report what was held, or refused.
+  bool raises_shares = false;
 };
 
 // go_on(b, sequence): `sequence` has read the context and holds it within
