@@ -12,21 +12,13 @@
 #include "cli/tune_page.h"
 #include "cli/tune_report.h"
 #include "testing/child_process.h"
+#include "testing/count_text.h"
 #include "testing/test_paths.h"
 
 namespace lkv::cli {
 namespace {
 
 using Words = std::vector<std::string>;
-
-size_t Count(const std::string& text, const std::string& part) {
-  size_t n = 0;
-  for (size_t at = text.find(part); at != text.npos;
-       at = text.find(part, at + 1)) {
-    ++n;
-  }
-  return n;
-}
 
 // A search that ended with the challenger as the best: `unit page` at 25 % on
 // six windows.
@@ -86,7 +78,7 @@ TEST(TuneReportTest, TheTextNamesTheBestWithTheNumberOfWindows) {
             std::string::npos)
       << text;
   EXPECT_NE(text.find("lookahead_kv:\n  budget: 25%\n"), std::string::npos);
-  EXPECT_EQ(Count(text, "beaten\n"), 2u);
+  EXPECT_EQ(CountText(text, "beaten\n"), 2u);
 }
 
 TEST(TuneReportTest, WhatEndedTheSearchIsSaid) {
@@ -132,23 +124,24 @@ TEST(TunePageTest, ThePageNeedsNothingBesideItself) {
        {"<script", "<link", "<img", "src=", "url(", "@import", "href="}) {
     EXPECT_EQ(page.find(outside), std::string::npos) << outside;
   }
-  EXPECT_EQ(Count(page, "http"), 2u);  // the name of SVG, once a chart
+  EXPECT_EQ(CountText(page, "http"), 2u);  // the name of SVG, once a chart
   EXPECT_NE(page.find("prefers-color-scheme: dark"), std::string::npos);
 }
 
 TEST(TunePageTest, EveryPointHasAMarkWithWordsInBothChartsAndARow) {
   const std::string page = TunePage(SomeReport());
-  EXPECT_EQ(Count(page, "<svg role=\"img\""), 2u);
-  EXPECT_EQ(Count(page, "<title>defaults, budget 25%: 2.0 MiB"), 2u);
-  EXPECT_EQ(Count(page, "<title>unit page, budget 25%"), 2u);
-  EXPECT_EQ(Count(page, "<td>defaults</td>"), 2u);
-  EXPECT_EQ(Count(page, "<tr class=\"is-best\"><td>unit page</td>"), 1u);
-  EXPECT_EQ(Count(page, "class=\"best\""), 2u);
+  EXPECT_EQ(CountText(page, "<svg role=\"img\""), 2u);
+  EXPECT_EQ(CountText(page, "<title>defaults, budget 25%: 2.0 MiB"), 2u);
+  EXPECT_EQ(CountText(page, "<title>unit page, budget 25%"), 2u);
+  EXPECT_EQ(CountText(page, "<td>defaults</td>"), 2u);
+  EXPECT_EQ(CountText(page, "<tr class=\"is-best\"><td>unit page</td>"), 1u);
+  EXPECT_EQ(CountText(page, "class=\"best\""), 2u);
   for (const char* tag :
        {"g", "svg", "figure", "table", "tr", "td", "text", "p", "div"}) {
     const std::string name(tag);
-    EXPECT_EQ(Count(page, "<" + name + ">") + Count(page, "<" + name + " "),
-              Count(page, "</" + name + ">"))
+    EXPECT_EQ(
+        CountText(page, "<" + name + ">") + CountText(page, "<" + name + " "),
+        CountText(page, "</" + name + ">"))
         << tag;
   }
 }

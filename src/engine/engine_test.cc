@@ -10,12 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "testing/test_engine.h"
 #include "testing/test_paths.h"
 
 namespace lkv {
 namespace {
 
-std::unique_ptr<Engine> OpenEngine(uint32_t n_threads = 0,
+std::unique_ptr<Engine> OpenEngine(uint32_t n_threads,
                                    uint32_t ctx_tokens = 0) {
   EngineOptions options;
   options.model_path = TestModelPath();
@@ -24,13 +25,6 @@ std::unique_ptr<Engine> OpenEngine(uint32_t n_threads = 0,
   Result<std::unique_ptr<Engine>> engine = Engine::Open(options);
   EXPECT_TRUE(engine.ok()) << engine.status().message();
   return engine.ok() ? *std::move(engine) : nullptr;
-}
-
-// One engine serves all tests that need no other: loading takes longer than
-// most of them.
-Engine& SharedEngine() {
-  static const std::unique_ptr<Engine> engine = OpenEngine();
-  return *engine;
 }
 
 std::vector<int32_t> Tokenize(std::string_view text) {

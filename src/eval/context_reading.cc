@@ -38,24 +38,13 @@ Result<std::unique_ptr<Sequence>> Read(const ContextToRead& context,
 // few tokens, and a figure may not stand beside a share that was not kept.
 Budget InTokens(const Budget& budget, const ContextToRead& context) {
   if (budget.kind != Budget::Kind::kShare) return budget;
-  uint64_t n_shared = context.tokens.size();
-  uint64_t n_more = context.n_new;
-  if (context.scope == BudgetScope::kWindow) {
-    n_shared = context.tokens.size() + context.n_new;
-    n_more = 0;
-  }
+  const bool of_window = context.scope == BudgetScope::kWindow;
+  const uint64_t n_shared =
+      context.tokens.size() + (of_window ? context.n_new : 0);
+  const uint64_t n_more = of_window ? 0 : context.n_new;
   return {.kind = Budget::Kind::kTokens,
           .amount = n_more + static_cast<uint64_t>(
                                  budget.share * static_cast<double>(n_shared))};
-}
-
-// Cuts a context that was read whole down to a budget.
-Status CutDown(Sequence& sequence, const ContextToRead& context,
-               const Budget& budget) {
-  if (context.scope == BudgetScope::kWindow) {
-    return sequence.ShrinkBudget(budget, 0);
-  }
-  return sequence.ShrinkBudget(budget, context.n_new);
 }
 
 Status ReadWholeThenCut(Engine& engine, const ContextToRead& context,
@@ -83,10 +72,15 @@ Status ReadWholeThenCut(Engine& engine, const ContextToRead& context,
     Status s = engine.Reread(**fork, context.tokens, *scores, cancelled);
     if (!s.ok()) return s;
   }
+  // What a budget of the context leaves room for, so that nothing else leaves.
+  const uint32_t room_tokens =
+      context.scope == BudgetScope::kContext ? context.n_new : 0;
   for (size_t b = 0; b < budgets.size(); ++b) {
     Result<std::unique_ptr<Sequence>> fork = engine.Fork(**whole);
     if (!fork.ok()) return fork.status();
-    if (Status s = CutDown(**fork, context, budgets[b]); !s.ok()) return s;
+    if (Status s = (*fork)->ShrinkBudget(budgets[b], room_tokens); !s.ok()) {
+      return s;
+    }
     if (Status s = go_on(b, **fork); !s.ok()) return s;
   }
   return {};

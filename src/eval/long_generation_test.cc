@@ -6,23 +6,11 @@
 #include <memory>
 #include <vector>
 
-#include "engine/engine.h"
 #include "eval/demo.h"
-#include "testing/test_paths.h"
+#include "testing/test_engine.h"
 
 namespace lkv {
 namespace {
-
-Engine& SharedEngine() {
-  static const std::unique_ptr<Engine> engine = [] {
-    EngineOptions options;
-    options.model_path = TestModelPath();
-    Result<std::unique_ptr<Engine>> opened = Engine::Open(options);
-    EXPECT_TRUE(opened.ok()) << opened.status().message();
-    return opened.ok() ? *std::move(opened) : nullptr;
-  }();
-  return *engine;
-}
 
 std::vector<TokenizedText> DemoTexts() {
   return {{"demo", SharedEngine().tokenizer().Tokenize(

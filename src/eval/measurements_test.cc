@@ -10,25 +10,15 @@
 #include "eval/forced_run.h"
 #include "eval/hit_rate.h"
 #include "eval/speed.h"
-#include "testing/test_paths.h"
+#include "testing/test_engine.h"
 
 namespace lkv {
 namespace {
 
-Engine& SharedEngine() {
-  static const std::unique_ptr<Engine> engine = [] {
-    EngineOptions options;
-    options.model_path = TestModelPath();
-    options.activations = ActivationPrecision::kHigh;
-    Result<std::unique_ptr<Engine>> opened = Engine::Open(options);
-    EXPECT_TRUE(opened.ok()) << opened.status().message();
-    return opened.ok() ? *std::move(opened) : nullptr;
-  }();
-  return *engine;
-}
+Engine& PreciseEngine() { return SharedEngine<ActivationPrecision::kHigh>(); }
 
 std::vector<int32_t> DemoTokens() {
-  return SharedEngine().tokenizer().Tokenize(
+  return PreciseEngine().tokenizer().Tokenize(
       DemoText(), Tokenizer::Start::kAsTrained, Tokenizer::Special::kAsText);
 }
 
@@ -55,7 +45,7 @@ TEST(DemoTest, RowsCompareThePoliciesWithTheFullCache) {
   std::vector<std::string> stages;
   uint64_t done_tokens = 0, total_tokens = 0;
   Result<DemoReport> report =
-      RunDemo(SharedEngine(), options,
+      RunDemo(PreciseEngine(), options,
               [&](const DemoProgress& now) {
                 EXPECT_GE(now.done_tokens, done_tokens);
                 EXPECT_LE(now.done_tokens, now.total_tokens);
@@ -112,7 +102,7 @@ TEST(DemoTest, ShorterTextIsSplitInTheSameProportion) {
   options.context_tokens = 4096;
   options.forced_tokens = 256;
   options.question.clear();
-  Result<DemoReport> report = RunDemo(SharedEngine(), options, {}, {});
+  Result<DemoReport> report = RunDemo(PreciseEngine(), options, {}, {});
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_NEAR(report->context_tokens / report->forced_tokens, 16, 1);
   EXPECT_TRUE(report->rows[0].answer.empty());
@@ -121,7 +111,7 @@ TEST(DemoTest, ShorterTextIsSplitInTheSameProportion) {
 TEST(DemoTest, TextTooShortToCompareIsRefused) {
   DemoOptions options;
   options.text = "Too short.";
-  Result<DemoReport> report = RunDemo(SharedEngine(), options, {}, {});
+  Result<DemoReport> report = RunDemo(PreciseEngine(), options, {}, {});
   EXPECT_EQ(report.status().code(), StatusCode::kInvalidArgument);
 }
 
@@ -130,7 +120,7 @@ TEST(DemoTest, APolicyNamedTwiceGetsOneRow) {
   options.text.resize(1500);
   options.question.clear();
   options.policies = {PolicyName::kLru, PolicyName::kFull, PolicyName::kLru};
-  Result<DemoReport> report = RunDemo(SharedEngine(), options, {}, {});
+  Result<DemoReport> report = RunDemo(PreciseEngine(), options, {}, {});
   ASSERT_TRUE(report.ok()) << report.status().message();
   ASSERT_EQ(report->rows.size(), 2u);
   EXPECT_EQ(report->rows[0].policy, PolicyName::kFull);
@@ -144,7 +134,7 @@ TEST(DemoTest, ABudgetBelowTheFloorIsRefusedBeforeAnyWork) {
     options.cache.budget = {Budget::Kind::kTokens, 1.0, budget_tokens};
     uint32_t n_stages = 0;
     Result<DemoReport> report = RunDemo(
-        SharedEngine(), options, [&](const DemoProgress&) { ++n_stages; }, {});
+        PreciseEngine(), options, [&](const DemoProgress&) { ++n_stages; }, {});
     EXPECT_EQ(report.status().code(), StatusCode::kInvalidArgument);
     EXPECT_NE(report.status().message().find("budget"), std::string::npos);
     EXPECT_EQ(n_stages, 0u);
@@ -154,7 +144,7 @@ TEST(DemoTest, ABudgetBelowTheFloorIsRefusedBeforeAnyWork) {
 TEST(DemoTest, ATextThatNoChatTakesIsRefusedWithItsReason) {
   DemoOptions options;
   options.text += '\0';
-  Result<DemoReport> report = RunDemo(SharedEngine(), options, {}, {});
+  Result<DemoReport> report = RunDemo(PreciseEngine(), options, {}, {});
   EXPECT_EQ(report.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(report.status().message().find("NUL byte; remove it"),
             std::string::npos);
@@ -163,7 +153,7 @@ TEST(DemoTest, ATextThatNoChatTakesIsRefusedWithItsReason) {
 TEST(DemoTest, ReadingTheQuestionCanBeCancelled) {
   uint32_t n_stages = 0;
   Result<DemoReport> report = RunDemo(
-      SharedEngine(), DemoOptions(), [&](const DemoProgress&) { ++n_stages; },
+      PreciseEngine(), DemoOptions(), [&](const DemoProgress&) { ++n_stages; },
       [] { return true; });
   EXPECT_EQ(report.status().code(), StatusCode::kCancelled);
   EXPECT_EQ(n_stages, 0u);
@@ -172,7 +162,7 @@ TEST(DemoTest, ReadingTheQuestionCanBeCancelled) {
 TEST(DemoTest, CancelledDemoSaysSo) {
   DemoOptions options;
   Result<DemoReport> report =
-      RunDemo(SharedEngine(), options, {}, [] { return true; });
+      RunDemo(PreciseEngine(), options, {}, [] { return true; });
   EXPECT_EQ(report.status().code(), StatusCode::kCancelled);
 }
 
@@ -186,7 +176,7 @@ TEST(MeasureHitRatesTest, RoomForEverythingHitsEverything) {
     return cache;
   }());
   Result<std::vector<HitRates>> rates =
-      MeasureHitRates(SharedEngine(), {&part, 1}, {&roomy, 1}, {});
+      MeasureHitRates(PreciseEngine(), {&part, 1}, {&roomy, 1}, {});
   ASSERT_TRUE(rates.ok()) << rates.status().message();
   EXPECT_DOUBLE_EQ((*rates)[0].mass, 1);
   EXPECT_DOUBLE_EQ((*rates)[0].topk, 1);
@@ -201,7 +191,7 @@ TEST(MeasureHitRatesTest, EvictionLosesContestableMassFirst) {
   const SequenceOptions small =
       OptionsFor({&part, 1}, ShareOf(PolicyName::kStreaming, 0.4));
   Result<std::vector<HitRates>> rates =
-      MeasureHitRates(SharedEngine(), {&part, 1}, {&small, 1}, {});
+      MeasureHitRates(PreciseEngine(), {&part, 1}, {&small, 1}, {});
   ASSERT_TRUE(rates.ok()) << rates.status().message();
   EXPECT_GT((*rates)[0].raw, 0.3);
   EXPECT_LT((*rates)[0].raw, 1);
@@ -217,7 +207,7 @@ TEST(SpeedTest, EveryCombinationGivesARow) {
   options.kv_types = {KvTypeName::kF16, KvTypeName::kBF16};
   uint32_t n_seen = 0;
   Result<std::vector<SpeedRow>> rows = MeasureSpeed(
-      SharedEngine(), options, [&](const SpeedRow&) { ++n_seen; }, {});
+      PreciseEngine(), options, [&](const SpeedRow&) { ++n_seen; }, {});
   ASSERT_TRUE(rows.ok()) << rows.status().message();
   ASSERT_EQ(rows->size(), 10u);
   EXPECT_EQ(n_seen, 10u);
@@ -254,10 +244,10 @@ TEST(SpeedTest, ABatchOfForksReadsItsPromptOnce) {
     }
     uint32_t n_prompts = 0;
   } counter;
-  SharedEngine().SetObserver(&counter);
+  PreciseEngine().SetObserver(&counter);
   Result<std::vector<SpeedRow>> rows =
-      MeasureSpeed(SharedEngine(), options, {}, {});
-  SharedEngine().SetObserver(nullptr);
+      MeasureSpeed(PreciseEngine(), options, {}, {});
+  PreciseEngine().SetObserver(nullptr);
   ASSERT_TRUE(rows.ok()) << rows.status().message();
   ASSERT_EQ(rows->size(), 2u);
   EXPECT_FALSE((*rows)[0].shared_prompt);
@@ -273,7 +263,7 @@ TEST(SpeedTest, ARowThatCannotBeIsRefusedBeforeTheOthersAreMeasured) {
   options.budgets = {Budget{}, {Budget::Kind::kTokens, 1.0, 1}};
   uint32_t n_seen = 0;
   Result<std::vector<SpeedRow>> rows = MeasureSpeed(
-      SharedEngine(), options, [&](const SpeedRow&) { ++n_seen; }, {});
+      PreciseEngine(), options, [&](const SpeedRow&) { ++n_seen; }, {});
   EXPECT_EQ(rows.status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(n_seen, 0u);
 }
@@ -286,7 +276,7 @@ TEST(SpeedTest, ABatchThatDoesNotFitIsRefusedBeforeItsPromptsAreRead) {
   options.prefill_tokens = {48};
   uint32_t n_seen = 0;
   Result<std::vector<SpeedRow>> rows = MeasureSpeed(
-      SharedEngine(), options, [&](const SpeedRow&) { ++n_seen; }, {});
+      PreciseEngine(), options, [&](const SpeedRow&) { ++n_seen; }, {});
   EXPECT_EQ(rows.status().code(), StatusCode::kOutOfMemory);
   EXPECT_EQ(n_seen, 0u);
 }
@@ -298,7 +288,7 @@ TEST(SpeedTest, GivenTextIsRepeatedAsNeeded) {
   options.prefill_tokens = {};
   options.text = {100, 200, 300};
   Result<std::vector<SpeedRow>> rows =
-      MeasureSpeed(SharedEngine(), options, {}, {});
+      MeasureSpeed(PreciseEngine(), options, {}, {});
   ASSERT_TRUE(rows.ok()) << rows.status().message();
   EXPECT_EQ(rows->size(), 1u);
 }

@@ -4,19 +4,12 @@
 
 #include <string>
 
+#include "testing/count_text.h"
+
 namespace lkv {
 namespace {
 
 constexpr uint32_t kFiller = 60;
-
-size_t Count(const std::string& text, const std::string& part) {
-  size_t n = 0;
-  for (size_t at = text.find(part); at != text.npos;
-       at = text.find(part, at + 1)) {
-    ++n;
-  }
-  return n;
-}
 
 TEST(RecallTasksTest, TheSameSeedMakesTheSameText) {
   for (RecallTask task : AllRecallTasks()) {
@@ -44,9 +37,10 @@ TEST(RecallTasksTest, TheContextStatesEachAnswerOnce) {
     for (uint64_t seed = 0; seed < 20; ++seed) {
       const auto example = MakeRecallExample(task, seed, kFiller);
       for (const RecallQuestion& question : example.questions) {
-        EXPECT_EQ(Count(example.context, question.text), 1u);
-        EXPECT_EQ(Count(example.context, question.text + " " + question.answer),
-                  1u);
+        EXPECT_EQ(CountText(example.context, question.text), 1u);
+        EXPECT_EQ(
+            CountText(example.context, question.text + " " + question.answer),
+            1u);
       }
     }
   }
@@ -59,11 +53,11 @@ TEST(RecallTasksTest, FactsAreAskedForInOtherWordsAndAnsweredInTheirOwn) {
     for (const RecallQuestion& question : example.questions) {
       const size_t answer = question.text.rfind("Answer: ") + 8;
       const std::string statement = question.text.substr(answer);
-      EXPECT_EQ(Count(example.context, statement), 1u);
+      EXPECT_EQ(CountText(example.context, statement), 1u);
       EXPECT_EQ(
-          Count(example.context, statement + " " + question.answer + ".\n"),
+          CountText(example.context, statement + " " + question.answer + ".\n"),
           1u);
-      EXPECT_EQ(Count(example.context, "Question"), 0u);
+      EXPECT_EQ(CountText(example.context, "Question"), 0u);
     }
   }
 }
@@ -76,10 +70,11 @@ TEST(RecallTasksTest, AVariableIsTwoLinksAway) {
         question.text.substr(question.text.rfind("Chain: ") + 7);
     const size_t space = question.answer.find(' ');
     const std::string middle = question.answer.substr(0, space);
-    EXPECT_EQ(Count(example.context, "Link: " + name + " " + middle + "\n"),
+    EXPECT_EQ(CountText(example.context, "Link: " + name + " " + middle + "\n"),
               1u);
-    EXPECT_EQ(Count(example.context, "Link: " + question.answer + "\n"), 1u);
-    EXPECT_EQ(Count(example.context, name + " " + question.answer), 0u);
+    EXPECT_EQ(CountText(example.context, "Link: " + question.answer + "\n"),
+              1u);
+    EXPECT_EQ(CountText(example.context, name + " " + question.answer), 0u);
   }
 }
 
@@ -89,12 +84,12 @@ TEST(RecallTasksTest, ADialogueAsksInItsLastTurnForItsFirst) {
   EXPECT_GT(begin, 64u);  // behind the sinks' page, which never leaves
   const std::string first_turn =
       example.context.substr(begin, example.context.find('\n', begin) - begin);
-  EXPECT_EQ(Count(example.context, "User: "), 21u);
+  EXPECT_EQ(CountText(example.context, "User: "), 21u);
   ASSERT_EQ(example.questions.size(), 4u);
   for (const RecallQuestion& question : example.questions) {
-    EXPECT_EQ(Count(first_turn, question.answer), 1u);
+    EXPECT_EQ(CountText(first_turn, question.answer), 1u);
     EXPECT_EQ(question.text.rfind("User: ", 0), 0u);
-    EXPECT_EQ(Count(question.text, "Assistant: "), 1u);
+    EXPECT_EQ(CountText(question.text, "Assistant: "), 1u);
   }
 }
 
