@@ -35,7 +35,14 @@ FOLDER = ROOT / ".deps" / "kvpress"
 REQUIREMENTS = pathlib.Path(__file__).with_name("kvpress_requirements.txt")
 WORKER = pathlib.Path(__file__).with_name("kvpress_worker.py")
 
-POLICIES = ["streaming", "observed", "snapkv", "tova", "random"]
+POLICIES = [
+    "streaming",
+    "observed",
+    "snapkv",
+    "tova",
+    "expected_attention",
+    "random",
+]
 # The same with lkv's definition of the statistic: see the worker.
 AS_LKV_DEFINES = {
     name: f"{name}, max" for name in ("observed", "snapkv", "tova")

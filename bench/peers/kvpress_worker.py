@@ -23,6 +23,7 @@ import torch
 import transformers
 from kvpress import (
     BasePress,
+    ExpectedAttentionPress,
     ObservedAttentionPress,
     RandomPress,
     ScorerPress,
@@ -130,6 +131,9 @@ def make_presses(name: str, n_kept: list[int], job: dict) -> list:
         "snapkv, max": lambda: GroupMaxSnapKv(**snapkv, **ends),
         "tova": TOVAPress,
         "tova, max": GroupMaxTova,
+        "expected_attention": lambda: ExpectedAttentionPress(
+            n_sink=ends["n_first"]
+        ),
         # Without a seed of its own: that would draw the same in each layer.
         "random": RandomPress,
     }[name]()

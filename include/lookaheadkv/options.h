@@ -25,8 +25,9 @@ enum class PolicyName {
   kObserved,   // smallest sum of attention divided by age first
   kTova,       // smallest attention in the last step first
   kSnapKv,     // smallest pooled attention of the last 32 queries first
-  kRepeat,     // least attention when the prompt is read a second time (KVzip)
-  kRandom,     // uniformly, from the seed
+  kExpectedAttention,  // least expected attention times value norm first
+  kRepeat,  // least attention when the prompt is read a second time (KVzip)
+  kRandom,  // uniformly, from the seed
 };
 
 // When a prompt is cut down to the budget.

@@ -273,14 +273,13 @@ void AttentionRunner::MergeRuns(Member& mine, const LaneRun& item,
       .mass_max = mine.mass_max.data(),
       .mass_mean = mine.mass_mean.data(),
   });
-  Observe(part, call, kv_head,
+  Observe(part, call, kv_head, part.first_row,
           {.lane = lane,
            .query_pos = part.first_pos,
            .tokens_since = 1,
            .n_slots = n_slots,
            .mass_max = mine.mass_max.data(),
-           .mass_mean = mine.mass_mean.data()},
-          out);
+           .mass_mean = mine.mass_mean.data()});
 }
 
 void AttentionRunner::AttendPrefill(TeamMember& me, const StepPart& part,
@@ -387,19 +386,16 @@ void AttentionRunner::ObserveWave(const StepPart& part, uint32_t kv_head,
   const uint32_t lane = shape_.LaneOf(call.layer, kv_head);
   const uint32_t n_before =
       part.sequence->pages().table(lane).n_tokens() - part.n_tokens;
-  const size_t group_floats = size_t{shape_.group} * shape_.head_dim;
   size_t from = size_t{kv_head} * kWaveRows * slot_stride_;
   for (uint32_t t = wave.begin; t < wave.end; ++t) {
     if (!tokens.IsObserved(t)) continue;
-    Observe(part, call, kv_head,
+    Observe(part, call, kv_head, part.first_row + t,
             {.lane = lane,
              .query_pos = tokens.first_pos + t,
              .tokens_since = tokens.TokensSince(t),
              .n_slots = n_before + t + 1,
              .mass_max = &wave_max_[from],
-             .mass_mean = &wave_mean_[from]},
-            call.out + (part.first_row + t) * call.out_stride +
-                kv_head * group_floats);
+             .mass_mean = &wave_mean_[from]});
     from += slot_stride_;
   }
 }
@@ -414,11 +410,13 @@ void AttentionRunner::ScaleQueries(const float* q, size_t stride,
 }
 
 void AttentionRunner::Observe(const StepPart& part, const Call& call,
-                              uint32_t kv_head,
-                              const LaneObservation& observation,
-                              const float* output) const {
+                              uint32_t kv_head, size_t row,
+                              const LaneObservation& observation) const {
   if (LaneEvidence* evidence = part.sequence->evidence()) {
-    evidence->Observe(observation, output, part.sequence->pages());
+    const size_t head = size_t{kv_head} * shape_.group * shape_.head_dim;
+    evidence->Observe(observation, call.q.data + row * call.q.stride + head,
+                      call.out + row * call.out_stride + head,
+                      part.sequence->pages());
   }
   if (call.observer != nullptr) {
     call.observer->OnAttention({.sequence = part.sequence->id(),

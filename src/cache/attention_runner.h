@@ -129,8 +129,9 @@ class AttentionRunner {
 
   void ScaleQueries(const float* q, size_t stride, uint32_t n_queries,
                     float* scaled) const;
+  // `row` is the observed query's among the step's.
   void Observe(const StepPart& part, const Call& call, uint32_t kv_head,
-               const LaneObservation& observation, const float* output) const;
+               size_t row, const LaneObservation& observation) const;
 
   Member& MemberOf(const TeamMember& me) { return members_[me.index()]; }
   // The decode items of one layer by (part, KV head) pair: pair i has the runs

@@ -54,10 +54,10 @@ CacheCost CostOf(const KvShape& shape, const SequenceOptions& options,
   }
   if (KeepsEverything(options)) return cost;
   // A policy of one page says what a page costs.
-  cost.page_metadata_bytes +=
-      MakePolicy(options, {.n_lanes = 1, .pages_per_lane = 1}, kernels)
-          ->bytes_per_page();
-  cost.lane_metadata_bytes += LaneEvidence::BytesPerLane(shape);
+  const std::unique_ptr<EvictionPolicy> policy =
+      MakePolicy(options, {.n_lanes = 1, .pages_per_lane = 1}, kernels);
+  cost.page_metadata_bytes += policy->bytes_per_page();
+  cost.lane_metadata_bytes += LaneEvidence::BytesPerLane(shape, *policy);
   if (WatchesPattern(cache)) {
     cost.page_metadata_bytes += PatternDetector::kBytesPerPage;
   }
@@ -77,7 +77,7 @@ std::optional<PatternDetector> MakeDetector(const KvShape& shape,
 }
 
 WindowController::Options WindowOf(const KvShape& shape,
-                                   const WindowContext& context,
+                                   const SequenceContext& context,
                                    const SequenceOptions& options,
                                    const BudgetPlan& plan) {
   const CacheOptions& cache = options.cache;
@@ -102,7 +102,7 @@ WindowController::Options WindowOf(const KvShape& shape,
 
 Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
     SequenceId id, const KvShape& shape, const KernelTable& kernels,
-    const WindowContext& context, const SequenceOptions& options) {
+    const SequenceContext& context, const SequenceOptions& options) {
   if (options.cache.policy == PolicyName::kRepeat && !options.make_policy) {
     return InvalidArgument(
         "policy: repeat needs somebody who reads the prompt twice; choose "
@@ -122,7 +122,7 @@ Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
   std::unique_ptr<CachedSequence> sequence(new CachedSequence(
       id, shape, context, options, *plan, cost, *std::move(pages)));
   if (!KeepsEverything(options)) {
-    sequence->judge_.emplace(shape, kernels, options, *plan,
+    sequence->judge_.emplace(shape, kernels, context.rotation, options, *plan,
                              WindowOf(shape, context, options, *plan),
                              sequence->pages_);
   }
@@ -130,7 +130,7 @@ Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
 }
 
 CachedSequence::CachedSequence(SequenceId id, const KvShape& shape,
-                               const WindowContext& context,
+                               const SequenceContext& context,
                                const SequenceOptions& options,
                                const BudgetPlan& plan, const CacheCost& cost,
                                SequencePages pages)
@@ -145,6 +145,7 @@ CachedSequence::CachedSequence(SequenceId id, const KvShape& shape,
       resident_bytes_max_(ResidentBytes()) {}
 
 CachedSequence::Judge::Judge(const KvShape& shape, const KernelTable& kernels,
+                             const Rotation& rotation,
                              const SequenceOptions& options,
                              const BudgetPlan& plan,
                              const WindowController::Options& window,
@@ -161,7 +162,8 @@ CachedSequence::Judge::Judge(const KvShape& shape, const KernelTable& kernels,
               .floor_pages =
                   std::min(plan.protected_pages, plan.pages_per_lane - 1),
               .pages_per_lane = plan.pages_per_lane - 1}),
-      evidence(shape, kernels, ProtectedEndsOf(options.cache), Judges()),
+      evidence(shape, kernels, rotation, ProtectedEndsOf(options.cache),
+               Judges()),
       evictor(shape, options, plan, window, Parts(pages)) {}
 
 CachedSequence::Judge::Judge(const Judge& other, SequencePages& pages)
@@ -324,9 +326,14 @@ void CachedSequence::OpenPages(uint32_t n_new) {
   resident_bytes_max_ = std::max(resident_bytes_max_, resident_bytes);
 }
 
-void CachedSequence::EvaluateLane(uint32_t lane, uint32_t n_new) {
+void CachedSequence::EvaluateLane(uint32_t lane, uint32_t n_new,
+                                  PlanScratch& scratch) {
   if (!judge_.has_value()) return;
   judge_->evictor.EvaluateLane(lane, n_tokens_ + n_new, n_new);
+  const uint32_t n_slots = pages_.table(lane).n_tokens();
+  judge_->evidence.Expect(lane, n_tokens_ + n_new, n_new, pages_,
+                          std::span(scratch.slot_attention).first(n_slots),
+                          std::span(scratch.slot_score).first(n_slots));
 }
 
 void CachedSequence::Advance(uint32_t n_new) {

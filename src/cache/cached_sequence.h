@@ -13,6 +13,7 @@
 #include "base/aligned_buffer.h"
 #include "cache/budget_plan.h"
 #include "cache/evictor.h"
+#include "cache/expected_attention.h"
 #include "cache/kv_cache.h"
 #include "cache/lane_evidence.h"
 #include "cache/sequence_pages.h"
@@ -20,17 +21,19 @@
 
 namespace lkv {
 
-// Limits of the machine and the model, for window keys that say `auto`.
-struct WindowContext {
+// What a sequence must know of the model and the machine
+// (PagedKvCacheOptions).
+struct SequenceContext {
   uint64_t max_seq_tokens = 0;
   uint64_t memory_bytes = 0;
+  Rotation rotation = {};
 };
 
 class CachedSequence {
  public:
   static Result<std::unique_ptr<CachedSequence>> Create(
       SequenceId id, const KvShape& shape, const KernelTable& kernels,
-      const WindowContext& context, const SequenceOptions& options);
+      const SequenceContext& context, const SequenceOptions& options);
 
   // Another sequence in the state of this one, which shares its pages; between
   // steps.
@@ -63,7 +66,7 @@ class CachedSequence {
   void OpenPages(uint32_t n_new);
   // It ends: every lane is evaluated, by any thread; then one caller advances;
   // then every lane is planned, by any thread.
-  void EvaluateLane(uint32_t lane, uint32_t n_new);
+  void EvaluateLane(uint32_t lane, uint32_t n_new, PlanScratch& scratch);
   void Advance(uint32_t n_new);
   void PlanLane(uint32_t lane, uint32_t n_new, PlanScratch& scratch);
 
@@ -72,8 +75,9 @@ class CachedSequence {
   // each other and to the sequence's pages, so it never moves.
   struct Judge {
     Judge(const KvShape& shape, const KernelTable& kernels,
-          const SequenceOptions& options, const BudgetPlan& plan,
-          const WindowController::Options& window, SequencePages& pages);
+          const Rotation& rotation, const SequenceOptions& options,
+          const BudgetPlan& plan, const WindowController::Options& window,
+          SequencePages& pages);
     Judge(const Judge& other, SequencePages& pages);
 
     PatternDetector* Detector() {
@@ -94,7 +98,7 @@ class CachedSequence {
   };
 
   CachedSequence(SequenceId id, const KvShape& shape,
-                 const WindowContext& context, const SequenceOptions& options,
+                 const SequenceContext& context, const SequenceOptions& options,
                  const BudgetPlan& plan, const CacheCost& cost,
                  SequencePages pages);
   CachedSequence(SequenceId id, const CachedSequence& other,
@@ -107,7 +111,7 @@ class CachedSequence {
 
   const SequenceId id_;
   const KvShape shape_;
-  const WindowContext context_;
+  const SequenceContext context_;
   SequenceOptions options_;  // lengths as announced last
   const KvType type_;
   BudgetPlan plan_;

@@ -151,6 +151,8 @@ std::vector<Case> Cases() {
   cases.push_back(threshold);
   cases.push_back({"lru", Options(PolicyName::kLru, 300), 600});
   cases.push_back({"snapkv", Options(PolicyName::kSnapKv, 300), 600});
+  cases.push_back({"expected_attention",
+                   Options(PolicyName::kExpectedAttention, 300), 600});
   return cases;
 }
 

@@ -8,21 +8,31 @@
 namespace lkv {
 
 LaneEvidence::LaneEvidence(const KvShape& shape, const KernelTable& kernels,
-                           const ProtectedEnds& ends, const Judges& judges)
+                           const Rotation& rotation, const ProtectedEnds& ends,
+                           const Judges& judges)
     : shape_(shape),
       kernels_(kernels),
       ends_(ends),
       judges_(judges),
       mean_output_(size_t{shape.n_lanes()} * shape.head_dim),
       n_slots_(shape.n_lanes()),
-      last_spread_pos_(shape.n_lanes()) {}
+      last_spread_pos_(shape.n_lanes()) {
+  if (judges.policy->wants_expectation()) {
+    expected_.emplace(shape, rotation, ends.sink_tokens);
+  }
+}
 
 void LaneEvidence::Observe(const LaneObservation& observation,
-                           const float* output, SequencePages& pages) {
+                           const float* query, const float* output,
+                           SequencePages& pages) {
   const uint32_t lane = observation.lane;
   UpdateMeanOutput(lane, output, observation.tokens_since);
   IntroduceSlots(lane, observation.n_slots, pages);
   judges_.policy->Observe(observation);
+  if (expected_.has_value()) {
+    expected_->Observe(lane, observation.query_pos, query,
+                       observation.tokens_since);
+  }
   if (judges_.detector != nullptr) judges_.detector->Observe(observation);
   // Lanes keep their character for hundreds of tokens: one look in 16 is
   // enough to spread pages by.
@@ -34,6 +44,15 @@ void LaneEvidence::Observe(const LaneObservation& observation,
         tokens_since);
     last_spread_pos_[lane] = observation.query_pos;
   }
+}
+
+void LaneEvidence::Expect(uint32_t lane, uint32_t n_tokens, uint32_t n_new,
+                          const SequencePages& pages,
+                          std::span<float> attention, std::span<float> logits) {
+  if (!expected_.has_value()) return;
+  if (!ExpectedAttention::IsDue(n_tokens, n_new)) return;
+  expected_->Expect(lane, n_tokens, pages, attention, logits);
+  judges_.policy->Expect(lane, attention);
 }
 
 void LaneEvidence::UpdateMeanOutput(uint32_t lane, const float* output,

@@ -11,9 +11,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "base/types.h"
+#include "cache/expected_attention.h"
 #include "cache/sequence_pages.h"
 #include "kernels/kernel_table.h"
 #include "policy/eviction_policy.h"
@@ -26,9 +29,13 @@ namespace lkv {
 class LaneEvidence {
  public:
   static constexpr float kOutputHalfLifeTokens = 64;
-  // Bytes per lane: the mean output and two counters.
-  static size_t BytesPerLane(const KvShape& shape) {
-    return shape.head_dim * sizeof(float) + 2 * sizeof(uint32_t);
+  // Bytes per lane: the mean output, two counters and, for a policy that wants
+  // expectations, what they are made of.
+  static size_t BytesPerLane(const KvShape& shape,
+                             const EvictionPolicy& policy) {
+    return shape.head_dim * sizeof(float) + 2 * sizeof(uint32_t) +
+           (policy.wants_expectation() ? ExpectedAttention::BytesPerLane(shape)
+                                       : 0);
   }
 
   // Whom it tells. Borrowed; all outlive it.
@@ -39,18 +46,26 @@ class LaneEvidence {
   };
 
   LaneEvidence(const KvShape& shape, const KernelTable& kernels,
-               const ProtectedEnds& ends, const Judges& judges);
+               const Rotation& rotation, const ProtectedEnds& ends,
+               const Judges& judges);
   // What `other` has gathered, for other judges.
   LaneEvidence(const LaneEvidence& other, const Judges& judges)
       : LaneEvidence(other) {
     judges_ = judges;
   }
 
-  // One observed query of a lane: its attention output [group, head_dim], and
-  // the masses of the slots that it saw. Slots that are new since the last call
-  // are introduced first; they are the newest of the n_slots seen.
-  void Observe(const LaneObservation& observation, const float* output,
-               SequencePages& pages);
+  // One observed query of a lane: itself and its attention output [group,
+  // head_dim], and the masses of the slots that it saw. Slots that are new
+  // since the last call are introduced first; they are the newest of the
+  // n_slots seen.
+  void Observe(const LaneObservation& observation, const float* query,
+               const float* output, SequencePages& pages);
+  // A step of n_new tokens has made n_tokens of the sequence: tells the policy,
+  // if it wants to know and the time has come, what it may expect. attention
+  // and logits [slots of the lane] are scratch.
+  void Expect(uint32_t lane, uint32_t n_tokens, uint32_t n_new,
+              const SequencePages& pages, std::span<float> attention,
+              std::span<float> logits);
   // Page `index` of the lane leaves.
   void RemovePage(uint32_t lane, uint32_t index);
 
@@ -68,6 +83,7 @@ class LaneEvidence {
   std::vector<float> mean_output_;         // [n_lanes, head_dim]
   std::vector<uint32_t> n_slots_;          // [n_lanes] introduced so far
   std::vector<uint32_t> last_spread_pos_;  // [n_lanes]
+  std::optional<ExpectedAttention> expected_;
 };
 
 }  // namespace lkv

@@ -230,7 +230,7 @@ TEST(PagedEvictionTest, SinksRecentAndPinnedTokensNeverLeave) {
        {PolicyName::kLookahead, PolicyName::kLru, PolicyName::kLfu,
         PolicyName::kFifo, PolicyName::kStreaming, PolicyName::kH2o,
         PolicyName::kObserved, PolicyName::kTova, PolicyName::kSnapKv,
-        PolicyName::kRandom}) {
+        PolicyName::kExpectedAttention, PolicyName::kRandom}) {
     for (EvictionUnit unit : {EvictionUnit::kPage, EvictionUnit::kRepack}) {
       PagedKvCache cache(kShape, Threads(1));
       CacheDriver drive(cache, 1);

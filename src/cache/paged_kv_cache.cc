@@ -26,7 +26,8 @@ Result<SequenceId> PagedKvCache::AddSequence(const SequenceOptions& options) {
   Result<std::unique_ptr<CachedSequence>> sequence =
       CachedSequence::Create(SequenceId{next_id_}, shape_, *options_.kernels,
                              {.max_seq_tokens = options_.max_seq_tokens,
-                              .memory_bytes = options_.memory_bytes},
+                              .memory_bytes = options_.memory_bytes,
+                              .rotation = options_.rotation},
                              options);
   if (!sequence.ok()) return sequence.status();
   return Admit(*std::move(sequence));
@@ -165,7 +166,8 @@ void PagedKvCache::EndStep(TeamMember& me) {
   if (judges) {
     me.ForEach(shape_.n_lanes(), [&](size_t lane) {
       for (const StepPart& part : step_) {
-        part.sequence->EvaluateLane(static_cast<uint32_t>(lane), part.n_tokens);
+        part.sequence->EvaluateLane(static_cast<uint32_t>(lane), part.n_tokens,
+                                    plan_scratch_[me.index()]);
       }
     });
   }

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "cache/attention_runner.h"
+#include "cache/expected_attention.h"
 #include "cache/kv_cache.h"
 #include "cache/page_explanation.h"
 #include "kernels/kernel_table.h"
@@ -48,6 +49,9 @@ struct PagedKvCacheOptions {
   // memory that KV may live in.
   uint64_t max_seq_tokens = 0;
   uint64_t memory_bytes = 0;
+  // How the model turns queries and keys, for policies that expect queries to
+  // come.
+  Rotation rotation = {};
 };
 
 class PagedKvCache final : public KvCache {

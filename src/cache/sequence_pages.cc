@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "kernels/copy_slot.h"
+#include "kernels/read_keys.h"
 
 namespace lkv {
 namespace {
@@ -221,6 +222,12 @@ void SequencePages::Write(const KernelTable& kernels, uint32_t lane,
   kernels.write_slot[static_cast<size_t>(type)](
       PageOfSlot(lane, slot), slot % kPageTokens, shape_.head_dim, k, v);
   if (slot + 1 == kPageTokens && offset != nullptr) SetKeyOffset(lane);
+}
+
+void SequencePages::ReadKeys(uint32_t lane, uint32_t index, float* keys) const {
+  const KvType type = TypeOfSlot(index * kPageTokens);
+  lkv::ReadKeys(type, tables_[lane].pages()[index], shape_.head_dim,
+                type == KvType::kInt8 ? KeyOffset(lane) : nullptr, keys);
 }
 
 void SequencePages::SetKeyOffset(uint32_t lane) {

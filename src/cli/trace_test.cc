@@ -285,6 +285,7 @@ void RecordReread(const std::string& path, const std::string& text,
                            .value_distance = 1,
                            .mass_max = mass.data(),
                            .mass_mean = mass.data()});
+    if (HasExpectation(step)) (*writer)->AddExpectation(0, mass);
     ASSERT_TRUE((*writer)->FinishStep().ok());
   }
   ASSERT_TRUE((*writer)->AddReread(mass).ok());

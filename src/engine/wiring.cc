@@ -17,6 +17,7 @@
 #include "gguf/gguf_file.h"
 #include "model/architecture.h"
 #include "model/cpu_executor.h"
+#include "model/rope.h"
 #include "model/weights.h"
 
 namespace lkv {
@@ -108,6 +109,13 @@ Status CheckFirst(const std::string& path, MemoryNeed need,
   return status;
 }
 
+Rotation RotationOf(const Architecture& architecture) {
+  return {.pairs = architecture.rope.order == RopeOrder::kNeox
+                       ? Rotation::Pairs::kHalves
+                       : Rotation::Pairs::kNeighbours,
+          .frequencies = RopeTable(architecture.rope).frequencies()};
+}
+
 Result<std::unique_ptr<Engine::State>> Load(const EngineOptions& options) {
   Result<const KernelTable*> kernels = ChooseKernels();
   if (!kernels.ok()) return kernels.status();
@@ -160,6 +168,7 @@ Result<std::unique_ptr<Engine::State>> Load(const EngineOptions& options) {
                              ? options.ctx_tokens
                              : architecture->trained_context_tokens;
   cache.memory_bytes = TotalMemoryBytes();
+  cache.rotation = RotationOf(*architecture);
   state->cache =
       std::make_unique<PagedKvCache>(architecture->kv_shape(), cache);
   if (options.first_sequence) {

@@ -62,8 +62,8 @@ struct HeldOfWindow {
 struct ClosedLoopRow {
   std::string policy;  // its name
   Budget budget;
-  std::vector<Fidelity> windows;   // by text, then place
-  std::vector<HeldOfWindow> held;  // of the same windows
+  std::vector<Fidelity> windows;        // by text, then place
+  std::vector<HeldOfWindow> held = {};  // of the same windows
 };
 
 struct ClosedLoopReport {

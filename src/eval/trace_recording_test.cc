@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -102,6 +103,9 @@ TEST_F(TraceRecordingTest, WritesTheAttentionOfEveryToken) {
     }
     EXPECT_NEAR(total, 1, 0.002);
     EXPECT_GT(lane->value_norm(step), 0);
+    if (!HasExpectation(step)) continue;
+    const float* expected = lane->expectation(step);
+    EXPECT_NEAR(std::accumulate(expected, expected + step + 1, 0.0), 1, 0.01);
   }
 }
 

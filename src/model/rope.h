@@ -29,6 +29,9 @@ class RopeTable {
     return static_cast<uint32_t>(frequencies_.size());
   }
 
+  // Of each pair, rad per position.
+  const std::vector<double>& frequencies() const { return frequencies_; }
+
   // cosine, sine [n_pairs()]: of the pairs' angles at `position`, times the
   // magnitude. Angles are computed in double: in float, position 100,000 would
   // already be off by 1/100 rad.

@@ -19,7 +19,7 @@ using Words = std::string_view;
 // Each list is in the order of its enum in lookaheadkv/options.h.
 constexpr std::array kPolicies = std::to_array<Words>(
     {"full", "lookahead", "ema", "lru", "lfu", "fifo", "streaming", "h2o",
-     "observed", "tova", "snapkv", "repeat", "random"});
+     "observed", "tova", "snapkv", "expected_attention", "repeat", "random"});
 constexpr std::array kStrategies =
     std::to_array<Words>({"static", "dynamic", "hybrid"});
 constexpr std::array kLaws = std::to_array<Words>({"symmetric", "source"});

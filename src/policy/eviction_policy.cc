@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "policy/attention_policies.h"
+#include "policy/expected_attention_policy.h"
 #include "policy/lookahead_policy.h"
 #include "policy/place_policies.h"
 #include "policy/protection.h"
@@ -39,6 +40,8 @@ std::unique_ptr<EvictionPolicy> MakeEvictionPolicy(
       return std::make_unique<TovaPolicy>(capacity);
     case PolicyName::kSnapKv:
       return std::make_unique<SnapKvPolicy>(ends, capacity);
+    case PolicyName::kExpectedAttention:
+      return std::make_unique<ExpectedAttentionPolicy>(capacity);
     case PolicyName::kRepeat:
       CHECK(false);  // whoever has the prompt read twice makes it
     case PolicyName::kRandom:

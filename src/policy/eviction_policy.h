@@ -40,6 +40,9 @@ struct LaneObservation {
   const float* mass_mean = nullptr;  // [n_slots] group mean
 };
 
+// Tokens between two expectations that a lane is told (Expect).
+inline constexpr uint32_t kExpectEveryTokens = 64;
+
 // What each slot of a lane is worth; higher = keep. [n_slots] each.
 struct SlotScores {
   std::span<float> attention;  // first stage: predicted attention alone
@@ -89,6 +92,14 @@ class EvictionPolicy {
   // All lanes have observed what they will of this step. Returns whether scores
   // mean something else from here on. One caller, apart from all other calls.
   virtual bool EndStep() { return false; }
+  // Whether it wants to Expect.
+  virtual bool wants_expectation() const { return false; }
+  // What the queries to come are expected to pay each resident slot of the lane
+  // (group means that sum to 1), by the queries and the keys so far: told when
+  // a step makes the sequence a multiple of kExpectEveryTokens long, or brings
+  // a chunk of a prompt.
+  virtual void Expect(uint32_t /*lane*/, std::span<const float> /*attention*/) {
+  }
   // How the trained network does that has a part in the scores; nullptr: there
   // is none.
   virtual const ForecastCheck::Verdict* forecast() const { return nullptr; }

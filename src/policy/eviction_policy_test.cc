@@ -32,6 +32,7 @@ constexpr NamedPolicy kPolicies[] = {
     {PolicyName::kObserved, "observed"},
     {PolicyName::kTova, "tova"},
     {PolicyName::kSnapKv, "snapkv"},
+    {PolicyName::kExpectedAttention, "expected_attention"},
     {PolicyName::kRandom, "random"},
 };
 

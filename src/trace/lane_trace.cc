@@ -57,6 +57,7 @@ LaneTrace::LaneTrace(uint32_t n_steps)
   }
   token_max_.resize(n_entries);
   token_mean_.resize(n_entries);
+  expected_.resize(ExpectationAt(n_steps));
 }
 
 Status LaneTrace::Append(std::span<const uint8_t> records, uint32_t n_steps) {
@@ -80,6 +81,9 @@ Status LaneTrace::Append(std::span<const uint8_t> records, uint32_t n_steps) {
     if (HasTokenRows(step)) {
       reader.F8(step + 1, &token_max_[token_row_at_[step]]);
       reader.F8(step + 1, &token_mean_[token_row_at_[step]]);
+    }
+    if (HasExpectation(step)) {
+      reader.F8(step + 1, &expected_[ExpectationAt(step)]);
     }
     float mass = 0;
     for (uint32_t p = 0; p < n_pages; ++p) mass += page_mean_[row + p];

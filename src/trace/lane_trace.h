@@ -50,6 +50,11 @@ class LaneTrace {
     const size_t at = token_row_at_[step];
     return {&token_max_[at], &token_mean_[at]};
   }
+  // What the queries behind step `step` were expected to pay: [step + 1].
+  // Requires HasExpectation(step).
+  const float* expectation(uint32_t step) const {
+    return &expected_[ExpectationAt(step)];
+  }
   float value_norm(uint32_t pos) const { return value_norm_[pos]; }
   float value_distance(uint32_t pos) const { return value_distance_[pos]; }
   // [n_steps], or empty: no second reading was recorded.
@@ -64,11 +69,19 @@ class LaneTrace {
     return (q + 1) * (q * kPageTokens / 2 + r);
   }
 
+  // Entries of all expectations before the one behind `step`: those of so many
+  // whole segments, 1 + 2 + ... times their length.
+  static size_t ExpectationAt(uint32_t step) {
+    const size_t n_before = step / kSegmentSteps;
+    return n_before * (n_before + 1) / 2 * kSegmentSteps;
+  }
+
   uint32_t n_steps_ = 0;
   std::vector<float> value_norm_, value_distance_;       // [capacity]
   std::vector<float> page_max_, page_mean_, page_peak_;  // rows
   std::vector<size_t> token_row_at_;                     // [capacity]
   std::vector<float> token_max_, token_mean_;            // rows
+  std::vector<float> expected_;                          // rows
   std::vector<float> reread_;
 };
 

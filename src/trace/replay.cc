@@ -37,6 +37,8 @@ class Residents {
   void Add(uint32_t step);
   // Its query pays attention; `step` has token rows.
   void Observe(uint32_t step);
+  // `step` has an expectation, too.
+  void Expect(uint32_t step);
   const std::vector<uint8_t>& is_resident() const { return is_resident_; }
 
  private:
@@ -158,6 +160,15 @@ void Residents::Observe(uint32_t step) {
   n_observed_ = step + 1;
 }
 
+// The cache would have expected it of what is resident alone; sums over a lane
+// change no ranking (but, a little, between the heads of its group).
+void Residents::Expect(uint32_t step) {
+  const float* expected = trace_.expectation(step);
+  const size_t n_slots = positions_.size();
+  for (size_t i = 0; i < n_slots; ++i) mass_mean_[i] = expected[positions_[i]];
+  policy_.Expect(0, std::span(mass_mean_).first(n_slots));
+}
+
 }  // namespace
 
 uint32_t MinReplayPages(const ProtectedEnds& ends) {
@@ -176,6 +187,9 @@ ReplaySums ReplayLane(const LaneTrace& trace, const ReplayOptions& options,
     residents.Add(step);
     if (meter.Measures(step)) meter.Measure(step, residents.is_resident());
     if (HasTokenRows(step)) residents.Observe(step);
+    if (policy->wants_expectation() && HasExpectation(step)) {
+      residents.Expect(step);
+    }
   }
   return meter.sums();
 }

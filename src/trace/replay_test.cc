@@ -59,6 +59,7 @@ class Spy : public EvictionPolicy {
   struct Notes {
     std::vector<uint32_t> victims;  // first position of every page that left
     uint32_t n_slots_max = 0;
+    size_t n_expected_max = 0;         // slots of an expectation
     float mass_min = 2, mass_max = 0;  // sums of the group means
   };
   Spy(std::unique_ptr<EvictionPolicy> policy, Notes& notes)
@@ -84,6 +85,13 @@ class Spy : public EvictionPolicy {
     notes_.mass_min = std::min(notes_.mass_min, sum);
     notes_.mass_max = std::max(notes_.mass_max, sum);
     policy_->Observe(observation);
+  }
+  bool wants_expectation() const override {
+    return policy_->wants_expectation();
+  }
+  void Expect(uint32_t lane, std::span<const float> attention) override {
+    notes_.n_expected_max = std::max(notes_.n_expected_max, attention.size());
+    policy_->Expect(lane, attention);
   }
   void ScoreSlots(uint32_t lane, uint32_t now_pos,
                   const SlotScores& out) const override {
@@ -243,6 +251,19 @@ TEST(ReplayTest, ShowsAPolicyOnlyWhatIsResident) {
       EXPECT_NEAR(notes.mass_max, 1, 1e-4);
       EXPECT_EQ(notes.victims.size(), 64u - 16u) << "pages";
     }
+  }
+}
+
+// What it is told to expect is of what it holds, too, and worth having: here it
+// is what the topic's queries pay.
+TEST(ReplayTest, ExpectationsAreOfWhatIsResident) {
+  const LaneTrace trace = SyntheticLane();
+  for (const ReplayOptions& options : {kQuarter, kQuarterByTokens}) {
+    const Spy::Notes notes =
+        SpyOn(trace, PolicyNamed(PolicyName::kExpectedAttention), options);
+    EXPECT_EQ(notes.n_expected_max, kQuarter.capacity_pages * kPageTokens);
+    EXPECT_GT(Replay("expected_attention", trace, options).mass_hit(),
+              Replay("random", trace, options).mass_hit() + 0.1);
   }
 }
 

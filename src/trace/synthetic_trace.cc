@@ -124,6 +124,9 @@ Status WriteSyntheticTrace(const FileSystem& file_system,
                             .value_distance = value,
                             .mass_max = max.data(),
                             .mass_mean = mean.data()});
+      if (HasExpectation(step)) {
+        writer.AddExpectation(lane, std::span(mean).first(step + 1));
+      }
     }
     if (Status s = writer.FinishStep(); !s.ok()) return s;
   }

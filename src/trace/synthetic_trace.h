@@ -8,6 +8,7 @@
 //   needles  single tokens of the first half of the text that 32 queries ask
 //            for in its second half, and nobody before
 //   repeats  the token one block ago, for a text that repeats its first block
+// What a query pays is also what the next ones are expected to.
 // Tokens differ in weight by chance, lanes in which tokens they prefer.
 #pragma once
 

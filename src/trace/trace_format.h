@@ -8,6 +8,8 @@
 //   tokens   group maximum and mean at the steps where HasTokenRows holds, one
 //            in 8 as the cache observes them in prefill, and 16 in a row of 512
 //   slots    once per token: |v| and |v - mean output of the lane|
+//   tokens   at the end of every whole segment: what the queries to come were
+//            expected to pay (EvictionPolicy::Expect)
 // With a second reading, the text once more behind itself, also once per token:
 // the most attention (group maximum) that any query of it paid.
 //
@@ -18,8 +20,9 @@
 // a record per step t, with P = PagesOf(t + 1):
 //   f16 value_norm, value_distance; f16 page_max[P], page_mean[P];
 //   f8 page_peak[P]; with token rows: f8 token_max[t + 1], token_mean[t + 1]
+// and behind the records of a whole segment: f8 expected[tokens so far].
 // A block of the second reading: f8 max[n_steps].
-// 4,096 tokens of 90 lanes take 464 MB.
+// 4,096 tokens of 90 lanes take 476 MB.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +31,13 @@
 #include <vector>
 
 #include "base/types.h"
+#include "policy/eviction_policy.h"
 
 namespace lkv {
 
-inline constexpr uint32_t kTraceVersion = 2;
+inline constexpr uint32_t kTraceVersion = 3;
 inline constexpr uint32_t kSegmentSteps = 64;
+static_assert(kSegmentSteps == kExpectEveryTokens);
 // Longest text of a trace, so that a damaged file cannot ask for all memory.
 inline constexpr uint32_t kMaxTraceSteps = 1u << 20;
 
@@ -49,10 +54,18 @@ inline constexpr size_t StepRecordBytes(uint32_t step) {
          (HasTokenRows(step) ? 2 * n_tokens : 0);
 }
 
-// Of n_steps steps from `first` on.
+// Whether an expectation stands behind step `step`.
+inline constexpr bool HasExpectation(uint32_t step) {
+  return step % kSegmentSteps == kSegmentSteps - 1;
+}
+
+// Of n_steps steps from `first` on, with the expectations among them.
 inline constexpr uint64_t StepRecordsBytes(uint32_t first, uint32_t n_steps) {
   uint64_t n_bytes = 0;
-  for (uint32_t i = 0; i < n_steps; ++i) n_bytes += StepRecordBytes(first + i);
+  for (uint32_t step = first; step < first + n_steps; ++step) {
+    n_bytes += StepRecordBytes(step);
+    if (HasExpectation(step)) n_bytes += step + 1;
+  }
   return n_bytes;
 }
 

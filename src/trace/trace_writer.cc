@@ -86,6 +86,15 @@ void TraceWriter::AddStep(uint32_t lane_index, const LaneStep& step) {
   }
 }
 
+void TraceWriter::AddExpectation(uint32_t lane_index,
+                                 std::span<const float> attention) {
+  Lane& lane = lanes_[lane_index];
+  CHECK(lane.n_steps == n_steps_ + 1 && HasExpectation(n_steps_) &&
+        attention.size() == lane.n_steps);
+  AppendF8(lane.records, attention.data(), lane.n_steps);
+  ++lane.n_expectations;
+}
+
 Status TraceWriter::FinishStep() {
   if (n_steps_ == kMaxTraceSteps) {
     return InvalidArgument("trace: longer than " +
@@ -93,7 +102,10 @@ Status TraceWriter::FinishStep() {
                            " steps; record less");
   }
   ++n_steps_;
-  for (const Lane& lane : lanes_) CHECK(lane.n_steps == n_steps_);
+  for (const Lane& lane : lanes_) {
+    CHECK(lane.n_steps == n_steps_);
+    CHECK(lane.n_expectations == n_steps_ / kSegmentSteps);
+  }
   return n_steps_ % kSegmentSteps == 0 ? WriteSegment() : Status();
 }
 

@@ -1,9 +1,10 @@
 // TraceWriter: writes an attention trace (trace_format.h) as it is recorded,
 // segment by segment; the file appears at Finish or not at all.
 //
-// Thread rule: AddSlot and AddStep for different lanes may run at the same
-// time; everything else is one caller's, between them. Memory: one segment,
-// 14 MB for 90 lanes at 4,096 tokens. Cost of AddStep: O(slots), 1 us for 2048.
+// Thread rule: AddStep and AddExpectation for different lanes may run at the
+// same time; everything else is one caller's, between them. Memory: one
+// segment, 14 MB for 90 lanes at 4,096 tokens. Cost of AddStep: O(slots), 1 us
+// for 2048.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,9 @@ class TraceWriter {
     const float* mass_mean = nullptr;
   };
   void AddStep(uint32_t lane, const LaneStep& step);
+  // Behind AddStep of a step with HasExpectation, for every lane: what it
+  // expects of the tokens, [n_steps() + 1].
+  void AddExpectation(uint32_t lane, std::span<const float> attention);
   // Every lane has had the step. kInvalidArgument past kMaxTraceSteps.
   Status FinishStep();
   // Every step is written: what the tokens of one lane got in a second reading,
@@ -55,6 +59,7 @@ class TraceWriter {
     std::vector<uint8_t> records;
     std::vector<float> page_max, page_mean, page_peak;
     uint32_t n_steps = 0;
+    uint32_t n_expectations = 0;
   };
   Status WriteBlock(std::vector<uint8_t>& payload);
   Status WriteSegment();

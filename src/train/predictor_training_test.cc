@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,9 @@ class PredictorTrainingTest : public testing::Test {
                                   .value_distance = 1,
                                   .mass_max = mass.data(),
                                   .mass_mean = mass.data()});
+        if (HasExpectation(step)) {
+          (*writer)->AddExpectation(lane, std::span(mass).first(step + 1));
+        }
       }
       ASSERT_TRUE((*writer)->FinishStep().ok());
     }
