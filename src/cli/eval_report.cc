@@ -171,6 +171,7 @@ Json EvalAsJson(const ClosedLoopReport& report) {
   }
   return {
       {"windows", report.window_names},
+      {"interrupted", report.is_cut_short},
       {"full_nll_by_window", ByWindow(report.noise_floor, &Fidelity::full_nll)},
       {"noise_floor", report.noise_floor.empty()
                           ? Json()
@@ -219,9 +220,13 @@ std::string EvalAsText(const ClosedLoopReport& report,
                                row.windows, best->windows))});
   }
   out += table.Print(TextTable::kNoWrap);
-  if (report.noise_floor.empty()) return out;
-  out += "\nNoise floor (another 16-bit type, nothing evicted): KL " +
-         FormatSignificant(statistics.KlMean(report.noise_floor)) + "\n";
+  if (!report.noise_floor.empty()) {
+    out += "\nNoise floor (another 16-bit type, nothing evicted): KL " +
+           FormatSignificant(statistics.KlMean(report.noise_floor)) + "\n";
+  }
+  if (report.is_cut_short) {
+    out += "\nStopped on request: other windows were not measured.\n";
+  }
   return out;
 }
 

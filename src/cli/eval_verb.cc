@@ -92,6 +92,7 @@ class Suites {
     });
     if (!report.ok()) return report.status();
     findings_.Add(EvalAsJson(*report), EvalAsText(*report, options));
+    if (report->is_cut_short) return Cancelled("eval: stopped on request");
     return {};
   }
   Status Run(const RecallOptions& options) {

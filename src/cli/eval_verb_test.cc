@@ -150,6 +150,23 @@ TEST(EvalTest, AllSuitesStandInOneDocument) {
   EXPECT_GT(generations[1]["growth"], 0);
 }
 
+TEST(EvalTest, WindowsThatWereFinishedStandWhenItIsStopped) {
+  ChildOptions options;
+  options.interrupt_at = "3 / 12  runs";
+  const ChildResult result = RunLkv(
+      WithModel({"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--windows", "4",
+                 "--context", "512", "--forced", "64", "--budget", "256",
+                 "--policies", "fifo", "--set", "recent_tokens=32", "--json"}),
+      options);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  const json document = json::parse(result.out, nullptr, false);
+  EXPECT_EQ(document["interrupted"], true);
+  const size_t n_windows = document["windows"].size();
+  EXPECT_GE(n_windows, 1u);
+  EXPECT_LT(n_windows, 4u);
+  EXPECT_EQ(document["rows"][0]["kl_by_window"].size(), n_windows);
+}
+
 TEST(EvalTest, SuitesThatWereFinishedStandWhenAnotherIsStopped) {
   Words words = {"eval",
                  "--suite",

@@ -1,6 +1,7 @@
 #include "eval/closed_loop.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "eval/forced_run.h"
@@ -148,6 +149,22 @@ struct RunMeter {
   HeldOfWindow held;
 };
 
+// What a window adds to a report.
+struct WindowFindings {
+  std::string name;
+  std::vector<RunMeter> rows;  // as the report's
+  std::optional<Fidelity> noise_floor;
+};
+
+void AddTo(ClosedLoopReport& report, const WindowFindings& window) {
+  report.window_names.push_back(window.name);
+  for (size_t r = 0; r < window.rows.size(); ++r) {
+    report.rows[r].windows.push_back(window.rows[r].fidelity.Result());
+    report.rows[r].held.push_back(window.rows[r].held);
+  }
+  if (window.noise_floor) report.noise_floor.push_back(*window.noise_floor);
+}
+
 // Compares predictions with those of the full cache, window by window.
 class Comparison {
  public:
@@ -176,6 +193,42 @@ class Comparison {
   const Predictions& full_;
 };
 
+// Every run of one window; told(n) that n more are done.
+Status MeasureWindow(Engine& engine, const Window& window,
+                     std::span<const Setup> setups,
+                     const ClosedLoopOptions& options,
+                     const std::function<void(uint64_t)>& told,
+                     const std::function<bool()>& cancelled,
+                     WindowFindings& findings) {
+  Predictions predictions(options.forced_tokens);
+  Status status = RunWholeWindow(
+      engine, window, options.cache, options,
+      [&](size_t i, const Sequence& now) {
+        predictions[i].assign(now.logits().begin(), now.logits().end());
+      },
+      cancelled);
+  if (!status.ok()) return status;
+  told(1);
+  const Comparison comparison(window, predictions);
+  for (const Setup& setup : setups) {
+    status = RunWindow(
+        engine, window, setup, options,
+        [&](size_t b) { return comparison.Into(findings.rows[setup.rows[b]]); },
+        cancelled);
+    if (!status.ok()) return status;
+    told(setup.budgets.size());
+  }
+  if (!options.noise_floor) return {};
+  RunMeter floor;
+  status =
+      RunWholeWindow(engine, window, FullCacheRoundedOtherwise(options.cache),
+                     options, comparison.Into(floor), cancelled);
+  if (!status.ok()) return status;
+  findings.noise_floor = floor.fidelity.Result();
+  told(1);
+  return {};
+}
+
 }  // namespace
 
 Result<ClosedLoopReport> RunClosedLoop(
@@ -187,8 +240,6 @@ Result<ClosedLoopReport> RunClosedLoop(
   ClosedLoopReport report;
   Result<std::vector<Setup>> setups = SetupsOf(options, &report.rows);
   if (!setups.ok()) return setups.status();
-  const CacheOptions rounded = FullCacheRoundedOtherwise(options.cache);
-
   const uint64_t n_runs =
       texts.size() * options.windows_per_text *
       (1 + uint64_t{options.noise_floor} + report.rows.size());
@@ -199,39 +250,20 @@ Result<ClosedLoopReport> RunClosedLoop(
   };
   for (const TokenizedText& text : texts) {
     for (const Window& window : WindowsOf(text, options)) {
-      report.window_names.push_back(
+      WindowFindings findings;
+      findings.name =
           text.name + " at " +
-          std::to_string(window.context.data() - text.tokens.data()));
-      Predictions predictions(options.forced_tokens);
-      Status status = RunWholeWindow(
-          engine, window, options.cache, options,
-          [&](size_t i, const Sequence& now) {
-            predictions[i].assign(now.logits().begin(), now.logits().end());
-          },
-          cancelled);
-      if (!status.ok()) return status;
-      done(1);
-      const Comparison comparison(window, predictions);
-      for (const Setup& setup : *setups) {
-        std::vector<RunMeter> meters(setup.budgets.size());
-        status = RunWindow(
-            engine, window, setup, options,
-            [&](size_t b) { return comparison.Into(meters[b]); }, cancelled);
-        if (!status.ok()) return status;
-        for (size_t b = 0; b < meters.size(); ++b) {
-          ClosedLoopRow& row = report.rows[setup.rows[b]];
-          row.windows.push_back(meters[b].fidelity.Result());
-          row.held.push_back(meters[b].held);
-        }
-        done(meters.size());
+          std::to_string(window.context.data() - text.tokens.data());
+      findings.rows.resize(report.rows.size());
+      const Status status = MeasureWindow(engine, window, *setups, options,
+                                          done, cancelled, findings);
+      if (status.code() == StatusCode::kCancelled &&
+          !report.window_names.empty()) {
+        report.is_cut_short = true;
+        return report;
       }
-      if (!options.noise_floor) continue;
-      RunMeter floor;
-      status = RunWholeWindow(engine, window, rounded, options,
-                              comparison.Into(floor), cancelled);
       if (!status.ok()) return status;
-      report.noise_floor.push_back(floor.fidelity.Result());
-      done(1);
+      AddTo(report, findings);
     }
   }
   return report;

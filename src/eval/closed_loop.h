@@ -73,12 +73,14 @@ struct ClosedLoopReport {
   // The full cache with another 16-bit type: differences below it mean nothing.
   // Empty when not asked for.
   std::vector<Fidelity> noise_floor;
+  // Somebody cancelled while the window behind these was measured.
+  bool is_cut_short = false;
 };
 
 // Needs an engine with high activations. `progress` (may be empty) is told runs
 // done and all. kInvalidArgument: an unknown policy, a text too short for a
 // window, a budget below what the policies need, a budget of the context that
-// is to hold while that is read.
+// is to hold while that is read. kCancelled: before one window was finished.
 Result<ClosedLoopReport> RunClosedLoop(
     Engine& engine, std::span<const TokenizedText> texts,
     const ClosedLoopOptions& options,
