@@ -74,6 +74,9 @@ CLI::Validator OneOf(std::vector<std::string> words);
 // Refuses all but whole numbers from min to max.
 CLI::Validator WholeNumber(uint32_t min, uint32_t max);
 
+// Seeds have the range of the key `seed`.
+inline constexpr uint32_t kMostSeed = 0xffffffff;
+
 // An option that takes a whole number from min to max; its help shows the
 // number's value as the default.
 void AddNumber(CLI::App& app, const std::string& name, uint32_t* number,

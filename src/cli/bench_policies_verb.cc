@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cli/file_arguments.h"
 #include "cli/json_document.h"
 #include "cli/number_text.h"
 #include "cli/text_table.h"
@@ -94,6 +95,7 @@ ExitCode BenchPoliciesVerb::Run(Output& out, Interrupt& interrupt) const {
   if (!kernels.ok()) return out.Fail(kernels.status());
   const auto team = threads_.CreateTeam();
   if (!team.ok()) return out.Fail(team.status());
+  if (Status s = CheckEachOnce(traces_); !s.ok()) return out.Fail(s);
   const auto traces = TraceReader::OpenAll(LocalFileSystem(), traces_);
   if (!traces.ok()) return out.Fail(traces.status());
   const TraceInfo& info = traces->front().info();

@@ -257,6 +257,9 @@ TEST(EvalTest, BadInputIsNamed) {
   for (const auto& [words, says] : std::vector<std::pair<Words, std::string>>{
            {{"eval"}, "--file: is missing"},
            {{"eval", "-f", folder.File("empty")}, "empty: is empty"},
+           {{"eval", "-f",
+             LKV_SOURCE_DIR "/LICENSE," LKV_SOURCE_DIR "/docs/../LICENSE"},
+            "is given twice"},
            {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--context", "9000"},
             "fewer than a window"},
            {{"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--read", "twice"},

@@ -2,12 +2,14 @@
 
 #include <utility>
 
+#include "cli/file_arguments.h"
 #include "cli/prompt_arguments.h"
 
 namespace lkv::cli {
 
 Result<std::vector<TextFile>> ReadTextFiles(
     const std::vector<std::string>& paths) {
+  if (Status s = CheckEachOnce(paths); !s.ok()) return s;
   std::vector<TextFile> files;
   for (const std::string& path : paths) {
     auto text = ReadWholeFile(path);

@@ -16,7 +16,8 @@ struct TextFile {
   std::string contents;
 };
 
-// All or none. Fails as ReadWholeFile; kInvalidArgument: an empty file.
+// All or none. Fails as ReadWholeFile and CheckEachOnce; kInvalidArgument: an
+// empty file.
 Result<std::vector<TextFile>> ReadTextFiles(
     const std::vector<std::string>& paths);
 

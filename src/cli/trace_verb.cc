@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "base/byte_text.h"
+#include "cli/file_arguments.h"
 #include "cli/json_document.h"
 #include "cli/number_text.h"
 #include "cli/open_engine.h"
-#include "cli/output_file.h"
 #include "cli/prompt_arguments.h"
 #include "eval/trace_recording.h"
 #include "trace/trace_reader.h"
@@ -88,7 +88,8 @@ void TraceVerb::AddTo(CLI::App& app) {
   synth
       ->add_option("--seed", synthetic_.seed,
                    "Seed of the weights of its tokens [1]")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(WholeNumber(0, kMostSeed));
   synth->add_flag("--json", json_, "Print one JSON document");
   synth->footer("Example:\n  lkv trace synth --topic 256 -o topics.trace");
 

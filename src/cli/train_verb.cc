@@ -5,9 +5,9 @@
 #include <system_error>
 
 #include "base/stopwatch.h"
+#include "cli/file_arguments.h"
 #include "cli/json_document.h"
 #include "cli/number_text.h"
-#include "cli/output_file.h"
 #include "engine/kernel_choice.h"
 #include "train/predictor_training.h"
 
@@ -110,7 +110,8 @@ void TrainVerb::AddTo(CLI::App& app) {
   verb->add_option("--seed", seed_,
                    "Seed of first weights and order; the same one gives the "
                    "same file [1]")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(WholeNumber(0, kMostSeed));
   verb->add_option("--minutes", minutes_,
                    "Time for reading traces and training: the epoch in which "
                    "it runs out is the last; default: no limit")

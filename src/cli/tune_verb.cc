@@ -7,9 +7,9 @@
 
 #include "base/printable_text.h"
 #include "base/stopwatch.h"
+#include "cli/file_arguments.h"
 #include "cli/number_text.h"
 #include "cli/open_engine.h"
-#include "cli/output_file.h"
 #include "cli/tune_page.h"
 #include "io/file_system.h"
 #include "options/budget_text.h"
@@ -127,7 +127,8 @@ void TuneVerb::AddTo(CLI::App& app) {
   AddNumber(*verb, "--forced", &forced_tokens_, 1, 1u << 16,
             "Tokens of a window that are fed one by one and compared");
   verb->add_option("--seed", seed_, "Which windows are used first [1]")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(WholeNumber(0, kMostSeed));
   verb->add_option("-o,--html", html_, "A page with charts and the table")
       ->type_name("FILE.html")
       ->check(NamesSomething());
