@@ -8,6 +8,7 @@ FOLDER/train/dialogue-N.txt and FOLDER/heldout/dialogue-N.txt (default
 .deps/texts); the seeds of the held-out ones are fixed and never trained on.
 """
 
+import argparse
 import pathlib
 import random
 import sys
@@ -157,8 +158,11 @@ def dialogue(seed: int) -> str:
 
 
 def main() -> int:
-    root = ROOT / ".deps/texts"
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else root
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "folder", nargs="?", type=pathlib.Path, default=ROOT / ".deps/texts"
+    )
+    folder = parser.parse_args().folder
     for split, seeds in SEEDS.items():
         (folder / split).mkdir(parents=True, exist_ok=True)
         for number, seed in enumerate(seeds):

@@ -54,7 +54,8 @@ FIRST_TOKENS = 16
 LAST_TOKENS = 128
 
 # In the bytes of so many tokens a head holds 368 (12 %) and, depending on what
-# its policy notes about a page, 752 or 768 (25 %) tokens of 3,072: metadata is
+# its policy notes about a page, 752 or 768 (25 %) tokens of 3,072, some 100
+# fewer under expected_attention, which notes much about queries: metadata is
 # charged too, pages are whole, and two pages a head stay free for the next
 # tokens.
 BUDGETS = "13.8%,26.8%"

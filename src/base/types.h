@@ -41,6 +41,12 @@ constexpr size_t KvPageBytes(KvType type, uint32_t head_dim) {
   return size_t{2} * kPageTokens * row_bytes;
 }
 
+// Which elements of a head RoPE turns together.
+enum class RopeOrder : uint8_t {
+  kNormal,  // pairs (2i, 2i+1)
+  kNeox,    // pairs (i, i + n/2)
+};
+
 // A half-open range of positions.
 struct PositionRange {
   uint32_t begin = 0;

@@ -77,7 +77,7 @@ std::optional<PatternDetector> MakeDetector(const KvShape& shape,
 }
 
 WindowController::Options WindowOf(const KvShape& shape,
-                                   const SequenceContext& context,
+                                   const ModelAndMachine& given,
                                    const SequenceOptions& options,
                                    const BudgetPlan& plan) {
   const CacheOptions& cache = options.cache;
@@ -88,8 +88,8 @@ WindowController::Options WindowOf(const KvShape& shape,
       .law = cache.window_law,
       .rule = cache.eviction_rule,
       .limits = ResolveWindow(
-          cache, context.max_seq_tokens,
-          context.memory_bytes / shape.bytes_per_token(KvTypeOf(cache)),
+          cache, given.max_seq_tokens,
+          given.memory_bytes / shape.bytes_per_token(KvTypeOf(cache)),
           budget_tokens),
       .budget_tokens = budget_tokens,
       .change_threshold = cache.change_threshold,
@@ -102,7 +102,7 @@ WindowController::Options WindowOf(const KvShape& shape,
 
 Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
     SequenceId id, const KvShape& shape, const KernelTable& kernels,
-    const SequenceContext& context, const SequenceOptions& options) {
+    const ModelAndMachine& given, const SequenceOptions& options) {
   if (options.cache.policy == PolicyName::kRepeat && !options.make_policy) {
     return InvalidArgument(
         "policy: repeat needs somebody who reads the prompt twice; choose "
@@ -120,23 +120,23 @@ Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
               .slots = SlotsOf(options.cache)});
   if (!pages.ok()) return pages.status();
   std::unique_ptr<CachedSequence> sequence(new CachedSequence(
-      id, shape, context, options, *plan, cost, *std::move(pages)));
+      id, shape, given, options, *plan, cost, *std::move(pages)));
   if (!KeepsEverything(options)) {
-    sequence->judge_.emplace(shape, kernels, context.rotation, options, *plan,
-                             WindowOf(shape, context, options, *plan),
+    sequence->judge_.emplace(shape, kernels, given.rotation, options, *plan,
+                             WindowOf(shape, given, options, *plan),
                              sequence->pages_);
   }
   return sequence;
 }
 
 CachedSequence::CachedSequence(SequenceId id, const KvShape& shape,
-                               const SequenceContext& context,
+                               const ModelAndMachine& given,
                                const SequenceOptions& options,
                                const BudgetPlan& plan, const CacheCost& cost,
                                SequencePages pages)
     : id_(id),
       shape_(shape),
-      context_(context),
+      given_(given),
       options_(options),
       type_(KvTypeOf(options.cache)),
       plan_(plan),
@@ -177,7 +177,7 @@ CachedSequence::CachedSequence(SequenceId id, const CachedSequence& other,
                                SequencePages pages)
     : id_(id),
       shape_(other.shape_),
-      context_(other.context_),
+      given_(other.given_),
       options_(other.options_),
       type_(other.type_),
       plan_(other.plan_),
@@ -217,7 +217,7 @@ Status CachedSequence::AnnounceTurn(uint32_t prompt_tokens,
   plan_ = *plan;
   pages_.Grow(plan_.capacity_pages);
   if (judge_.has_value()) {
-    judge_->evictor.SetPlan(plan_, WindowOf(shape_, context_, options_, plan_),
+    judge_->evictor.SetPlan(plan_, WindowOf(shape_, given_, options_, plan_),
                             n_tokens_);
   }
   return {};
@@ -242,7 +242,7 @@ Status CachedSequence::ShrinkBudget(const Budget& budget, uint32_t room_tokens,
   }
   options_ = std::move(options);
   plan_ = *plan;
-  judge_->evictor.Shrink(plan_, WindowOf(shape_, context_, options_, plan_),
+  judge_->evictor.Shrink(plan_, WindowOf(shape_, given_, options_, plan_),
                          n_tokens_, room_tokens, scratch);
   pages_.Shrink(plan_.capacity_pages);
   return {};
@@ -330,10 +330,12 @@ void CachedSequence::EvaluateLane(uint32_t lane, uint32_t n_new,
                                   PlanScratch& scratch) {
   if (!judge_.has_value()) return;
   judge_->evictor.EvaluateLane(lane, n_tokens_ + n_new, n_new);
+  if (lane < plan_.n_dense_lanes) return;  // nothing leaves it
   const uint32_t n_slots = pages_.table(lane).n_tokens();
-  judge_->evidence.Expect(lane, n_tokens_ + n_new, n_new, pages_,
-                          std::span(scratch.slot_attention).first(n_slots),
-                          std::span(scratch.slot_score).first(n_slots));
+  judge_->evidence.TellExpectation(
+      lane, n_tokens_ + n_new, n_new, pages_,
+      std::span(scratch.slot_attention).first(n_slots),
+      std::span(scratch.slot_score).first(n_slots));
 }
 
 void CachedSequence::Advance(uint32_t n_new) {

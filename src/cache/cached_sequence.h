@@ -13,17 +13,16 @@
 #include "base/aligned_buffer.h"
 #include "cache/budget_plan.h"
 #include "cache/evictor.h"
-#include "cache/expected_attention.h"
 #include "cache/kv_cache.h"
 #include "cache/lane_evidence.h"
+#include "cache/rotation.h"
 #include "cache/sequence_pages.h"
 #include "kernels/kernel_table.h"
 
 namespace lkv {
 
-// What a sequence must know of the model and the machine
-// (PagedKvCacheOptions).
-struct SequenceContext {
+// What a sequence must know beside its options (PagedKvCacheOptions).
+struct ModelAndMachine {
   uint64_t max_seq_tokens = 0;
   uint64_t memory_bytes = 0;
   Rotation rotation = {};
@@ -33,7 +32,7 @@ class CachedSequence {
  public:
   static Result<std::unique_ptr<CachedSequence>> Create(
       SequenceId id, const KvShape& shape, const KernelTable& kernels,
-      const SequenceContext& context, const SequenceOptions& options);
+      const ModelAndMachine& given, const SequenceOptions& options);
 
   // Another sequence in the state of this one, which shares its pages; between
   // steps.
@@ -98,7 +97,7 @@ class CachedSequence {
   };
 
   CachedSequence(SequenceId id, const KvShape& shape,
-                 const SequenceContext& context, const SequenceOptions& options,
+                 const ModelAndMachine& given, const SequenceOptions& options,
                  const BudgetPlan& plan, const CacheCost& cost,
                  SequencePages pages);
   CachedSequence(SequenceId id, const CachedSequence& other,
@@ -111,7 +110,7 @@ class CachedSequence {
 
   const SequenceId id_;
   const KvShape shape_;
-  const SequenceContext context_;
+  const ModelAndMachine given_;
   SequenceOptions options_;  // lengths as announced last
   const KvType type_;
   BudgetPlan plan_;

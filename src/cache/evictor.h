@@ -14,7 +14,8 @@
 //
 // Thread rule: PlanLane and EvaluateLane for different lanes may run at the
 // same time, each with scratch of its own; everything else is one caller's.
-// Allocates in the constructor only.
+// Allocates in the constructor, and where lanes are levelled by score
+// (LaneSpreadMode::kScore): when a prompt is cut down.
 #pragma once
 
 #include <array>
@@ -37,7 +38,8 @@
 
 namespace lkv {
 
-// Room for the scores of one lane's pages.
+// Room for the scores of one lane's pages and slots; between plans also for
+// what is expected of its slots.
 struct PlanScratch {
   std::vector<uint8_t> is_protected;
   std::vector<float> slot_attention;

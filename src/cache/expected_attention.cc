@@ -32,13 +32,13 @@ void AddExpectedLogits(const float* moments, uint32_t head_dim,
   }
 }
 
-// The mean of exp(i frequency position) over kFutureTokens positions from
+// The mean of exp(i frequency position) over kHorizonTokens positions from
 // `first` on: the angle in the middle, shortened by what the angles differ.
 struct MeanTurn {
   float cosine, sine;
 
   MeanTurn(double frequency, uint32_t first) {
-    constexpr double n = ExpectedAttention::kFutureTokens;
+    constexpr double n = ExpectedAttention::kHorizonTokens;
     const double half = frequency / 2;
     const double length = std::abs(std::sin(half)) < 1e-12
                               ? 1
@@ -57,6 +57,7 @@ void AddSoftmax(std::span<float> logits, uint32_t n, std::span<float> sum) {
     logit = std::exp(logit - most);
     total += logit;
   }
+  if (!std::isfinite(total)) return;  // a key or a query was not finite
   const auto scale = static_cast<float>(1 / (total * n));
   for (size_t i = 0; i < logits.size(); ++i) sum[i] += scale * logits[i];
 }
@@ -77,7 +78,7 @@ ExpectedAttention::ExpectedAttention(const KvShape& shape,
 }
 
 ExpectedAttention::Pair ExpectedAttention::PairOf(uint32_t i) const {
-  if (rotation_.pairs == Rotation::Pairs::kNeighbours) {
+  if (rotation_.order == RopeOrder::kNormal) {
     return {2 * i, 2 * i + 1};
   }
   return {i, i + static_cast<uint32_t>(rotation_.frequencies.size())};
@@ -132,10 +133,10 @@ void ExpectedAttention::Observe(uint32_t lane, uint32_t query_pos,
   }
 }
 
-void ExpectedAttention::Expect(uint32_t lane, uint32_t n_tokens,
-                               const SequencePages& pages,
-                               std::span<float> attention,
-                               std::span<float> logits) const {
+void ExpectedAttention::Compute(uint32_t lane, uint32_t n_tokens,
+                                const SequencePages& pages,
+                                std::span<float> attention,
+                                std::span<float> logits) const {
   CHECK(logits.size() == attention.size());
   std::fill(attention.begin(), attention.end(), 0.0f);
   if (weight_[lane] == 0) return;

@@ -23,8 +23,8 @@ constexpr uint32_t kLane = 1;
 constexpr uint32_t kSinks = 4;
 
 // Turns all of a head but its last 8 elements.
-Rotation SomeRotation(Rotation::Pairs pairs) {
-  Rotation rotation{.pairs = pairs};
+Rotation SomeRotation(RopeOrder order) {
+  Rotation rotation{.order = order};
   for (int i = 0; i < 12; ++i) {
     rotation.frequencies.push_back(std::pow(1000.0, -i / 12.0));
   }
@@ -35,7 +35,7 @@ using Row = std::vector<double>;
 
 Row Turned(const Rotation& rotation, double position, Row row) {
   const size_t n = rotation.frequencies.size();
-  const bool halves = rotation.pairs == Rotation::Pairs::kHalves;
+  const bool halves = rotation.order == RopeOrder::kNeox;
   for (size_t i = 0; i < n; ++i) {
     double& a = row[halves ? i : 2 * i];
     double& b = row[halves ? i + n : 2 * i + 1];
@@ -94,11 +94,11 @@ std::vector<double> ExactExpectation(const Text& text, const Rotation& rotation,
     for (size_t slot = 0; slot < n; ++slot) {
       // k R q = (R' k) q, the mean over all turns.
       Row key(d);
-      for (uint32_t j = 0; j < ExpectedAttention::kFutureTokens; ++j) {
+      for (uint32_t j = 0; j < ExpectedAttention::kHorizonTokens; ++j) {
         const double position = -static_cast<double>(n + j);
         const Row turned = Turned(rotation, position, text.keys[slot]);
         for (uint32_t i = 0; i < d; ++i) {
-          key[i] += turned[i] / ExpectedAttention::kFutureTokens;
+          key[i] += turned[i] / ExpectedAttention::kHorizonTokens;
         }
       }
       double product = 0, variance = 0;
@@ -119,12 +119,11 @@ std::vector<double> ExactExpectation(const Text& text, const Rotation& rotation,
   return attention;
 }
 
-// The text's keys in pages of a type, its queries observed.
-std::vector<float> Expectation(const Text& text, const Rotation& rotation,
-                               KvType type, uint32_t every) {
+// The text's keys in pages of a type.
+SequencePages PagesOf(const Text& text, KvType type) {
   const auto n_tokens = static_cast<uint32_t>(text.keys.size());
-  const uint32_t n_pages = PagesOf(n_tokens);
-  auto pages = SequencePages::Create(
+  const uint32_t n_pages = lkv::PagesOf(n_tokens);
+  Result<SequencePages> pages = SequencePages::Create(
       kOneLayer, {.type = type,
                   .n_exact_pages = type == KvType::kInt8 ? 1u : 0u,
                   .capacity_pages = n_pages * kOneLayer.n_lanes(),
@@ -132,12 +131,20 @@ std::vector<float> Expectation(const Text& text, const Rotation& rotation,
                   .pages_per_lane = n_pages});
   CHECK(pages.ok());
   pages->Extend(0, n_tokens);
-  ExpectedAttention expected(kOneLayer, rotation, kSinks);
   const std::vector<float> value(kOneLayer.head_dim, 1.0f);
   for (uint32_t pos = 0; pos < n_tokens; ++pos) {
     const std::vector<float> key = AsFloats(text.keys[pos]);
     pages->Write(*SelectKernels(nullptr), kLane, pos, key.data(), value.data());
-    if (pos % every != every - 1) continue;
+  }
+  return *std::move(pages);
+}
+
+// What is expected of the text when one query in `every` was observed.
+std::vector<float> Expectation(const Text& text, const Rotation& rotation,
+                               KvType type, uint32_t every) {
+  const auto n_tokens = static_cast<uint32_t>(text.keys.size());
+  ExpectedAttention expected(kOneLayer, rotation, kSinks);
+  for (uint32_t pos = every - 1; pos < n_tokens; pos += every) {
     std::vector<float> q;
     for (const Row& head : text.queries[pos]) {
       const std::vector<float> row = AsFloats(Turned(rotation, pos, head));
@@ -146,15 +153,14 @@ std::vector<float> Expectation(const Text& text, const Rotation& rotation,
     expected.Observe(kLane, pos, q.data(), every);
   }
   std::vector<float> attention(n_tokens), logits(n_tokens);
-  expected.Expect(kLane, n_tokens, *pages, attention, logits);
+  expected.Compute(kLane, n_tokens, PagesOf(text, type), attention, logits);
   return attention;
 }
 
 TEST(ExpectedAttentionTest, IsTheDefinitionForEveryWayOfTurningPairs) {
   const Text text(75);
-  for (Rotation::Pairs pairs :
-       {Rotation::Pairs::kNeighbours, Rotation::Pairs::kHalves}) {
-    const Rotation rotation = SomeRotation(pairs);
+  for (RopeOrder order : {RopeOrder::kNormal, RopeOrder::kNeox}) {
+    const Rotation rotation = SomeRotation(order);
     for (uint32_t every : {1u, 8u}) {
       const std::vector<double> exact = ExactExpectation(text, rotation, every);
       const std::vector<float> attention =
@@ -171,7 +177,7 @@ TEST(ExpectedAttentionTest, IsTheDefinitionForEveryWayOfTurningPairs) {
 // In every type, of keys that are stored less an offset, too.
 TEST(ExpectedAttentionTest, ReadsKeysOfEveryType) {
   const Text text(75);
-  const Rotation rotation = SomeRotation(Rotation::Pairs::kHalves);
+  const Rotation rotation = SomeRotation(RopeOrder::kNeox);
   const std::vector<double> exact = ExactExpectation(text, rotation, 1);
   for (KvType type : {KvType::kBF16, KvType::kInt8}) {
     const std::vector<float> attention = Expectation(text, rotation, type, 1);
@@ -182,9 +188,36 @@ TEST(ExpectedAttentionTest, ReadsKeysOfEveryType) {
 }
 
 TEST(ExpectedAttentionTest, ExpectsNothingBeforeAQueryWasSeen) {
-  const Text text(3);
-  EXPECT_EQ(Expectation(text, {}, KvType::kF16, 1),
-            (std::vector<float>{0, 0, 0}));  // all are sinks
+  // One query in 100 is none of 20 tokens.
+  EXPECT_EQ(Expectation(Text(20), {}, KvType::kF16, 100),
+            std::vector<float>(20));
+}
+
+TEST(ExpectedAttentionTest, ExpectsNothingOfSinks) {
+  const std::vector<float> attention =
+      Expectation(Text(20), {}, KvType::kF16, 1);
+  for (uint32_t i = 0; i < 20; ++i) EXPECT_EQ(attention[i] > 0, i >= kSinks);
+}
+
+// The text is longer than what a lane of them holds.
+TEST(ExpectedAttentionTest, ALaneOfSinksAloneHasNoExpectation) {
+  ExpectedAttention expected(kOneLayer, {}, kSinks);
+  const std::vector<float> q(kOneLayer.group * kOneLayer.head_dim, 1.0f);
+  for (uint32_t pos = 0; pos < 20; ++pos)
+    expected.Observe(kLane, pos, q.data(), 1);
+  const SequencePages pages = PagesOf(Text(kSinks), KvType::kF16);
+  std::vector<float> attention(kSinks, 1.0f), logits(kSinks);
+  expected.Compute(kLane, 20, pages, attention, logits);
+  EXPECT_EQ(attention, std::vector<float>(kSinks));
+}
+
+// Half floats end at 65,504: such a key is infinite in its page.
+TEST(ExpectedAttentionTest, AKeyThatOverflowedLeavesNoNumberThatIsNone) {
+  Text text(40);
+  text.keys[20][3] = 1e6;
+  for (float mass : Expectation(text, {}, KvType::kF16, 1)) {
+    EXPECT_TRUE(std::isfinite(mass));
+  }
 }
 
 // What a cache tells a policy that wants expectations.
@@ -203,7 +236,8 @@ class Listener final : public EvictionPolicy {
   void AddSlots(uint32_t, uint32_t, const float*, const float*) override {}
   void Observe(const LaneObservation&) override {}
   bool wants_expectation() const override { return true; }
-  void Expect(uint32_t lane, std::span<const float> attention) override {
+  void ObserveExpectation(uint32_t lane,
+                          std::span<const float> attention) override {
     if (lane != kLane) return;
     double sum = 0;
     for (float mass : attention) sum += mass;

@@ -181,7 +181,8 @@ class KvCache {
   virtual void Append(uint32_t layer, uint32_t kv_head, TokenRows k,
                       TokenRows v) = 0;
   // q (after RoPE, not scaled), out: [n_heads, head_dim] per token. Query head
-  // h reads KV head h / group. Includes the step's own tokens, causally.
+  // h reads KV head h / group. Includes the step's own tokens, causally. q and
+  // out do not overlap.
   virtual void Attend(TeamMember& me, uint32_t layer, TokenRows q, float* out,
                       size_t out_stride) = 0;
   virtual void EndStep(TeamMember& me) = 0;

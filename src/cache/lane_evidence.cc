@@ -46,13 +46,14 @@ void LaneEvidence::Observe(const LaneObservation& observation,
   }
 }
 
-void LaneEvidence::Expect(uint32_t lane, uint32_t n_tokens, uint32_t n_new,
-                          const SequencePages& pages,
-                          std::span<float> attention, std::span<float> logits) {
+void LaneEvidence::TellExpectation(uint32_t lane, uint32_t n_tokens,
+                                   uint32_t n_new, const SequencePages& pages,
+                                   std::span<float> attention,
+                                   std::span<float> logits) {
   if (!expected_.has_value()) return;
   if (!ExpectedAttention::IsDue(n_tokens, n_new)) return;
-  expected_->Expect(lane, n_tokens, pages, attention, logits);
-  judges_.policy->Expect(lane, attention);
+  expected_->Compute(lane, n_tokens, pages, attention, logits);
+  judges_.policy->ObserveExpectation(lane, attention);
 }
 
 void LaneEvidence::UpdateMeanOutput(uint32_t lane, const float* output,

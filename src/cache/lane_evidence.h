@@ -2,12 +2,16 @@
 // those who judge by it: the policy (every page's worth), the pattern detector
 // (has the text turned?) and the spread of pages over lanes.
 //
+// A policy that wants expectations is told those, too (expected_attention.h);
+// what they are made of is kept only then.
+//
 // It keeps per lane the mean output of attention, a moving average with a
 // half-life of 64 tokens: the distance of a value from it is what the loss of
 // the value would change.
 //
 // Thread rule: calls for different lanes may run at the same time. Allocates in
-// the constructor only. Cost per observed query: O(slots of the lane).
+// the constructor only. Cost per observed query: O(slots of the lane), and for
+// expectations O(group * head_dim^2).
 #pragma once
 
 #include <cstdint>
@@ -63,9 +67,9 @@ class LaneEvidence {
   // A step of n_new tokens has made n_tokens of the sequence: tells the policy,
   // if it wants to know and the time has come, what it may expect. attention
   // and logits [slots of the lane] are scratch.
-  void Expect(uint32_t lane, uint32_t n_tokens, uint32_t n_new,
-              const SequencePages& pages, std::span<float> attention,
-              std::span<float> logits);
+  void TellExpectation(uint32_t lane, uint32_t n_tokens, uint32_t n_new,
+                       const SequencePages& pages, std::span<float> attention,
+                       std::span<float> logits);
   // Page `index` of the lane leaves.
   void RemovePage(uint32_t lane, uint32_t index);
 

@@ -27,9 +27,9 @@
 #include <vector>
 
 #include "cache/attention_runner.h"
-#include "cache/expected_attention.h"
 #include "cache/kv_cache.h"
 #include "cache/page_explanation.h"
+#include "cache/rotation.h"
 #include "kernels/kernel_table.h"
 
 namespace lkv {
@@ -49,8 +49,8 @@ struct PagedKvCacheOptions {
   // memory that KV may live in.
   uint64_t max_seq_tokens = 0;
   uint64_t memory_bytes = 0;
-  // How the model turns queries and keys, for policies that expect queries to
-  // come.
+  // How the model turns queries and keys. Whoever leaves this empty turns
+  // nothing, or policy expected_attention expects nonsense.
   Rotation rotation = {};
 };
 

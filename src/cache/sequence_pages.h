@@ -110,7 +110,8 @@ class SequencePages {
     return slot / kPageTokens < options_.n_exact_pages ? KvType::kF16
                                                        : options_.type;
   }
-  // The keys of page `index` of a lane: keys [head_dim][kPageTokens].
+  // The keys of page `index` of a lane, offsets added: keys
+  // [head_dim][kPageTokens]. Of slots that hold nothing: anything.
   void ReadKeys(uint32_t lane, uint32_t index, float* keys) const;
   // Slots [first_slot, first_slot + n_slots) of a lane, as kernels read them.
   // Requires first_slot to be the first of a page.

@@ -84,7 +84,8 @@ Result<ComparisonOptions> BenchPoliciesVerb::ReadOptions() const {
   auto budgets = ReadShares("--budget", budgets_);
   if (!budgets.ok()) return budgets.status();
   options.budgets = *std::move(budgets);
-  options.policies = policies_.empty() ? ContestantNames() : policies_;
+  options.policies =
+      policies_.empty() ? ContestantNames(options.cache) : policies_;
   return options;
 }
 

@@ -171,7 +171,6 @@ Json EvalAsJson(const ClosedLoopReport& report) {
   }
   return {
       {"windows", report.window_names},
-      {"interrupted", report.is_cut_short},
       {"full_nll_by_window", ByWindow(report.noise_floor, &Fidelity::full_nll)},
       {"noise_floor", report.noise_floor.empty()
                           ? Json()
@@ -224,7 +223,7 @@ std::string EvalAsText(const ClosedLoopReport& report,
     out += "\nNoise floor (another 16-bit type, nothing evicted): KL " +
            FormatSignificant(statistics.KlMean(report.noise_floor)) + "\n";
   }
-  if (report.is_cut_short) {
+  if (report.interrupted) {
     out += "\nStopped on request: other windows were not measured.\n";
   }
   return out;

@@ -45,6 +45,16 @@ TEST(FidelityReportTest, ANoiseFloorThatWasNotMeasuredIsNoNumber) {
   EXPECT_NE(EvalAsText(report, {}).find("Noise floor"), std::string::npos);
 }
 
+TEST(FidelityReportTest, SaysThatItWasStopped) {
+  ClosedLoopReport report;
+  report.window_names = {"a at 0"};
+  report.rows = {{.policy = "lru", .budget = kTokens, .windows = {{}}}};
+  EXPECT_EQ(EvalAsText(report, {}).find("Stopped"), std::string::npos);
+  report.interrupted = true;
+  EXPECT_NE(EvalAsText(report, {}).find("Stopped on request"),
+            std::string::npos);
+}
+
 // The best other policy is one at the same budget.
 TEST(FidelityReportTest, BudgetsAreNotMixedUp) {
   ClosedLoopReport report;

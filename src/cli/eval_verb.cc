@@ -28,7 +28,8 @@ class Findings {
     ++n_;
   }
   bool empty() const { return n_ == 0; }
-  void Finish() {
+  void Finish(bool interrupted) {
+    document_["interrupted"] = interrupted;
     if (json_) out_.Write(DumpJson(document_));
   }
 
@@ -92,7 +93,7 @@ class Suites {
     });
     if (!report.ok()) return report.status();
     findings_.Add(EvalAsJson(*report), EvalAsText(*report, options));
-    if (report->is_cut_short) return Cancelled("eval: stopped on request");
+    if (report->interrupted) return Cancelled("eval: stopped on request");
     return {};
   }
   Status Run(const RecallOptions& options) {
@@ -325,9 +326,10 @@ ExitCode EvalVerb::Run(Output& out, Interrupt& interrupt) const {
   const Status status =
       Suites(*engine_options, *files, interrupt, findings).Run(*plan);
   // What was measured is worth having, whatever came after it.
-  if (!findings.empty()) findings.Finish();
+  const bool interrupted = status.code() == StatusCode::kCancelled;
+  if (!findings.empty()) findings.Finish(interrupted);
   if (status.ok()) return ExitCode::kDone;
-  if (status.code() == StatusCode::kCancelled && !findings.empty()) {
+  if (interrupted && !findings.empty()) {
     return ExitCode::kInterrupted;
   }
   return out.Fail(status);

@@ -128,6 +128,7 @@ TEST(EvalTest, AllSuitesStandInOneDocument) {
                                  "fifo",
                                  "--set",
                                  "recent_tokens=32"});
+  EXPECT_EQ(document["interrupted"], false);
   ASSERT_EQ(document["rows"].size(), 1u);
   EXPECT_EQ(document["rows"][0]["budget"], "160");
   ASSERT_EQ(document["tasks"].size(), 1u);
@@ -165,6 +166,8 @@ TEST(EvalTest, WindowsThatWereFinishedStandWhenItIsStopped) {
   EXPECT_GE(n_windows, 1u);
   EXPECT_LT(n_windows, 4u);
   EXPECT_EQ(document["rows"][0]["kl_by_window"].size(), n_windows);
+  EXPECT_EQ(document["rows"][0]["held_tokens_by_window"].size(), n_windows);
+  EXPECT_EQ(document["full_nll_by_window"].size(), n_windows);
 }
 
 TEST(EvalTest, SuitesThatWereFinishedStandWhenAnotherIsStopped) {
@@ -194,6 +197,7 @@ TEST(EvalTest, SuitesThatWereFinishedStandWhenAnotherIsStopped) {
   EXPECT_EQ(late.exit_code, 130) << late.err;
   json document = json::parse(late.out, nullptr, false);
   EXPECT_EQ(document["tasks"].size(), 1u);
+  EXPECT_EQ(document["interrupted"], true);
   EXPECT_FALSE(document.contains("generations"));
 
   words[2] = "generation";

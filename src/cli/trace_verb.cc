@@ -66,7 +66,7 @@ void TraceVerb::AddTo(CLI::App& app) {
   record->add_flag("--json", json_, "Print one JSON document");
   record->footer(
       "Activations are 16 bit. 4,096 tokens of 90 lanes (layers times KV\n"
-      "heads) take 464 MB; bytes grow with the square of the tokens.\n\n"
+      "heads) take 476 MB; bytes grow with the square of the tokens.\n\n"
       "Example:\n"
       "  lkv trace record -f novel.txt --steps 2048 -o novel.trace");
 

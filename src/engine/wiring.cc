@@ -109,13 +109,6 @@ Status CheckFirst(const std::string& path, MemoryNeed need,
   return status;
 }
 
-Rotation RotationOf(const Architecture& architecture) {
-  return {.pairs = architecture.rope.order == RopeOrder::kNeox
-                       ? Rotation::Pairs::kHalves
-                       : Rotation::Pairs::kNeighbours,
-          .frequencies = RopeTable(architecture.rope).frequencies()};
-}
-
 Result<std::unique_ptr<Engine::State>> Load(const EngineOptions& options) {
   Result<const KernelTable*> kernels = ChooseKernels();
   if (!kernels.ok()) return kernels.status();
@@ -168,7 +161,7 @@ Result<std::unique_ptr<Engine::State>> Load(const EngineOptions& options) {
                              ? options.ctx_tokens
                              : architecture->trained_context_tokens;
   cache.memory_bytes = TotalMemoryBytes();
-  cache.rotation = RotationOf(*architecture);
+  cache.rotation = RopeTable(architecture->rope).rotation();
   state->cache =
       std::make_unique<PagedKvCache>(architecture->kv_shape(), cache);
   if (options.first_sequence) {

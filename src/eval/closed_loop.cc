@@ -151,13 +151,13 @@ struct RunMeter {
 
 // What a window adds to a report.
 struct WindowFindings {
-  std::string name;
   std::vector<RunMeter> rows;  // as the report's
   std::optional<Fidelity> noise_floor;
 };
 
-void AddTo(ClosedLoopReport& report, const WindowFindings& window) {
-  report.window_names.push_back(window.name);
+void AddTo(ClosedLoopReport& report, std::string name,
+           const WindowFindings& window) {
+  report.window_names.push_back(std::move(name));
   for (size_t r = 0; r < window.rows.size(); ++r) {
     report.rows[r].windows.push_back(window.rows[r].fidelity.Result());
     report.rows[r].held.push_back(window.rows[r].held);
@@ -193,13 +193,15 @@ class Comparison {
   const Predictions& full_;
 };
 
-// Every run of one window; told(n) that n more are done.
-Status MeasureWindow(Engine& engine, const Window& window,
-                     std::span<const Setup> setups,
-                     const ClosedLoopOptions& options,
-                     const std::function<void(uint64_t)>& told,
-                     const std::function<bool()>& cancelled,
-                     WindowFindings& findings) {
+// Every run of one window, for n_rows rows; told(n) that n more are done.
+Result<WindowFindings> MeasureWindow(Engine& engine, const Window& window,
+                                     std::span<const Setup> setups,
+                                     size_t n_rows,
+                                     const ClosedLoopOptions& options,
+                                     const std::function<void(uint64_t)>& told,
+                                     const std::function<bool()>& cancelled) {
+  WindowFindings findings;
+  findings.rows.resize(n_rows);
   Predictions predictions(options.forced_tokens);
   Status status = RunWholeWindow(
       engine, window, options.cache, options,
@@ -218,7 +220,7 @@ Status MeasureWindow(Engine& engine, const Window& window,
     if (!status.ok()) return status;
     told(setup.budgets.size());
   }
-  if (!options.noise_floor) return {};
+  if (!options.noise_floor) return findings;
   RunMeter floor;
   status =
       RunWholeWindow(engine, window, FullCacheRoundedOtherwise(options.cache),
@@ -226,7 +228,7 @@ Status MeasureWindow(Engine& engine, const Window& window,
   if (!status.ok()) return status;
   findings.noise_floor = floor.fidelity.Result();
   told(1);
-  return {};
+  return findings;
 }
 
 }  // namespace
@@ -250,20 +252,19 @@ Result<ClosedLoopReport> RunClosedLoop(
   };
   for (const TokenizedText& text : texts) {
     for (const Window& window : WindowsOf(text, options)) {
-      WindowFindings findings;
-      findings.name =
-          text.name + " at " +
-          std::to_string(window.context.data() - text.tokens.data());
-      findings.rows.resize(report.rows.size());
-      const Status status = MeasureWindow(engine, window, *setups, options,
-                                          done, cancelled, findings);
-      if (status.code() == StatusCode::kCancelled &&
+      const Result<WindowFindings> findings =
+          MeasureWindow(engine, window, *setups, report.rows.size(), options,
+                        done, cancelled);
+      if (findings.status().code() == StatusCode::kCancelled &&
           !report.window_names.empty()) {
-        report.is_cut_short = true;
+        report.interrupted = true;
         return report;
       }
-      if (!status.ok()) return status;
-      AddTo(report, findings);
+      if (!findings.ok()) return findings.status();
+      AddTo(report,
+            text.name + " at " +
+                std::to_string(window.context.data() - text.tokens.data()),
+            *findings);
     }
   }
   return report;

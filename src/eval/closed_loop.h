@@ -74,7 +74,7 @@ struct ClosedLoopReport {
   // Empty when not asked for.
   std::vector<Fidelity> noise_floor;
   // Somebody cancelled while the window behind these was measured.
-  bool is_cut_short = false;
+  bool interrupted = false;
 };
 
 // Needs an engine with high activations. `progress` (may be empty) is told runs

@@ -65,7 +65,9 @@ Result<RecordedTrace> RecordTrace(const FileSystem& file_system, Engine& engine,
   TraceWriter& writer = **created;
 
   const ForcedPart part{.prefill = {}, .decode = tokens};
-  SequenceOptions sequence = OptionsFor({&part, 1}, CacheOptions());
+  CacheOptions cache;
+  cache.sink_tokens = kTraceSinkTokens;
+  SequenceOptions sequence = OptionsFor({&part, 1}, cache);
   const auto n_tokens = static_cast<uint32_t>(tokens.size());
   if (options.reread) sequence.max_tokens = 2 * n_tokens;
   sequence.make_policy = [&](const PolicyCapacity&) {

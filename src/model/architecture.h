@@ -13,11 +13,6 @@
 
 namespace lkv {
 
-enum class RopeOrder : uint8_t {
-  kNormal,  // rotates pairs (2i, 2i+1)
-  kNeox,    // rotates pairs (i, i + n/2)
-};
-
 enum class RopeScaling : uint8_t { kNone, kLinear, kYarn };
 
 struct RopeOptions {

@@ -40,7 +40,8 @@ struct YarnRamp {
 }  // namespace
 
 RopeTable::RopeTable(const RopeOptions& options)
-    : frequencies_(options.n_rotated / 2),
+    : order_(options.order),
+      frequencies_(options.n_rotated / 2),
       magnitude_(options.attention_factor) {
   CHECK(options.n_rotated % 2 == 0);
   CHECK(options.frequency_factors.empty() ||

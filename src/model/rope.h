@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cache/rotation.h"
 #include "model/architecture.h"
 
 namespace lkv {
@@ -29,8 +30,8 @@ class RopeTable {
     return static_cast<uint32_t>(frequencies_.size());
   }
 
-  // Of each pair, rad per position.
-  const std::vector<double>& frequencies() const { return frequencies_; }
+  // How a cache may turn queries back.
+  Rotation rotation() const { return {order_, frequencies_}; }
 
   // cosine, sine [n_pairs()]: of the pairs' angles at `position`, times the
   // magnitude. Angles are computed in double: in float, position 100,000 would
@@ -38,6 +39,7 @@ class RopeTable {
   void Angles(uint32_t position, float* cosine, float* sine) const;
 
  private:
+  RopeOrder order_;
   std::vector<double> frequencies_;  // rad per position
   double magnitude_;                 // YaRN lengthens queries and keys
 };

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "cache/expected_attention.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
 
@@ -153,6 +154,58 @@ TEST(RopeTest, AnglesStayExactAtLargePositions) {
     const long double angle = position * std::pow(10000.0L, -2.0L * i / 64);
     EXPECT_NEAR(cosine[i], static_cast<double>(std::cos(angle)), 1e-7);
     EXPECT_NEAR(sine[i], static_cast<double>(std::sin(angle)), 1e-7);
+  }
+}
+
+// The cache turns queries back by what the table tells it: every head that was
+// turned by its position is the same one there, which has no spread.
+TEST(RopeTest, ARotationTurnsBackWhatTheTableTurned) {
+  constexpr KvShape kShape{
+      .n_layers = 1, .n_kv_heads = 1, .group = 1, .head_dim = 16};
+  for (RopeOrder order : {RopeOrder::kNormal, RopeOrder::kNeox}) {
+    const RopeTable table({.order = order, .n_rotated = 12});
+    ExpectedAttention expected(kShape, table.rotation(), 0);
+    auto pages = SequencePages::Create(
+        kShape,
+        {.capacity_pages = 1, .capacity_pages_max = 1, .pages_per_lane = 1});
+    ASSERT_TRUE(pages.ok());
+    pages->Extend(0, 2);
+    std::vector<float> cosine(table.n_pairs()), sine(table.n_pairs());
+    for (uint32_t position : {3u, 77u, 5000u}) {
+      std::vector<float> head(16);
+      for (uint32_t i = 0; i < 16; ++i) head[i] = static_cast<float>(i) - 7;
+      table.Angles(position, cosine.data(), sine.data());
+      RotateHead(order, cosine.data(), sine.data(), table.n_pairs(),
+                 head.data());
+      expected.Observe(0, position, head.data(), 1);
+    }
+    // Two keys, one a little longer: the ratio of their weights is what the
+    // unturned head alone says, without a variance.
+    std::vector<float> key(16), value(16);
+    key[13] = 1;  // does not turn
+    pages->Write(*SelectKernels(nullptr), 0, 0, key.data(), value.data());
+    key[13] = 2;
+    pages->Write(*SelectKernels(nullptr), 0, 1, key.data(), value.data());
+    std::vector<float> attention(2), logits(2);
+    expected.Compute(0, 6000, *pages, attention, logits);
+    EXPECT_NEAR(std::log(attention[1] / attention[0]), (13 - 7) / 4.0, 1e-3);
+    // And of one that turns: the spread would show.
+    key.assign(16, 0);
+    pages->Write(*SelectKernels(nullptr), 0, 0, key.data(), value.data());
+    for (uint32_t i = 0; i < 12; ++i) key[i] = 20;
+    pages->Write(*SelectKernels(nullptr), 0, 1, key.data(), value.data());
+    double product = 0;
+    const RopeTable& t = table;
+    for (uint32_t j = 0; j < ExpectedAttention::kHorizonTokens; ++j) {
+      std::vector<float> head(16);
+      for (uint32_t i = 0; i < 16; ++i) head[i] = static_cast<float>(i) - 7;
+      t.Angles(6000 + j, cosine.data(), sine.data());
+      RotateHead(order, cosine.data(), sine.data(), t.n_pairs(), head.data());
+      for (uint32_t i = 0; i < 12; ++i) product += 20.0 * head[i];
+    }
+    product /= ExpectedAttention::kHorizonTokens;
+    expected.Compute(0, 6000, *pages, attention, logits);
+    EXPECT_NEAR(std::log(attention[1] / attention[0]), product / 4.0, 0.01);
   }
 }
 

@@ -95,7 +95,9 @@ std::vector<OptionKey> MakeTable() {
           "metadata count, so 512 holds some 5 to 10 % fewer tokens; a hard "
           "cap, prefill included (unless `read` is whole)"),
       Among(kPolicies, Key("policy", "", Choice<&O::policy>(),
-                           "Which cached tokens to keep")),
+                           "Which cached tokens to keep. expected_attention "
+                           "also notes how queries spread, in the bytes of 33 "
+                           "tokens and more for each query head of a KV head")),
       Among(kKvTypes, Key("kv_type", "", Choice<&O::kv_type>(),
                           "Element type of cached keys and values",
                           "int8 holds nearly twice the tokens of f16 in the "

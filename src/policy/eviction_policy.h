@@ -40,7 +40,7 @@ struct LaneObservation {
   const float* mass_mean = nullptr;  // [n_slots] group mean
 };
 
-// Tokens between two expectations that a lane is told (Expect).
+// Tokens between two expectations that a lane is told.
 inline constexpr uint32_t kExpectEveryTokens = 64;
 
 // What each slot of a lane is worth; higher = keep. [n_slots] each.
@@ -92,14 +92,15 @@ class EvictionPolicy {
   // All lanes have observed what they will of this step. Returns whether scores
   // mean something else from here on. One caller, apart from all other calls.
   virtual bool EndStep() { return false; }
-  // Whether it wants to Expect.
+  // Whether it is to be told expectations; always the same.
   virtual bool wants_expectation() const { return false; }
   // What the queries to come are expected to pay each resident slot of the lane
-  // (group means that sum to 1), by the queries and the keys so far: told when
-  // a step makes the sequence a multiple of kExpectEveryTokens long, or brings
-  // a chunk of a prompt.
-  virtual void Expect(uint32_t /*lane*/, std::span<const float> /*attention*/) {
-  }
+  // (group means), by the queries and the keys so far. Sums to 1; sinks have 0,
+  // and all slots before there was a query to go by, or where numbers are not
+  // finite. Told behind Observe when a step makes the sequence a multiple of
+  // kExpectEveryTokens long, and when it brings several tokens.
+  virtual void ObserveExpectation(uint32_t /*lane*/,
+                                  std::span<const float> /*attention*/) {}
   // How the trained network does that has a part in the scores; nullptr: there
   // is none.
   virtual const ForecastCheck::Verdict* forecast() const { return nullptr; }

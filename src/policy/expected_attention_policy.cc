@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "policy/non_negative_f16.h"
 
 namespace lkv {
 
@@ -15,12 +16,14 @@ float ExpectedAttentionPolicy::InitialStat(uint32_t, uint32_t) const {
 void ExpectedAttentionPolicy::AddSlots(uint32_t lane, uint32_t n,
                                        const float* value_norms,
                                        const float* value_distances) {
-  std::copy_n(value_norms, n, value_norm_.of(lane) + pages_.n_slots(lane));
+  float* norm = value_norm_.of(lane) + pages_.n_slots(lane);
+  // 0 times infinity would be no score.
+  for (uint32_t i = 0; i < n; ++i) norm[i] = std::min(value_norms[i], kMaxF16);
   SlotStatPolicy::AddSlots(lane, n, value_norms, value_distances);
 }
 
-void ExpectedAttentionPolicy::Expect(uint32_t lane,
-                                     std::span<const float> attention) {
+void ExpectedAttentionPolicy::ObserveExpectation(
+    uint32_t lane, std::span<const float> attention) {
   CHECK(attention.size() == pages_.n_slots(lane));
   float* stat = stat_.of(lane);
   const float* norm = value_norm_.of(lane);

@@ -25,7 +25,8 @@ class ExpectedAttentionPolicy final : public SlotStatPolicy {
                 const float* value_distances) override;
   void Observe(const LaneObservation&) override {}
   bool wants_expectation() const override { return true; }
-  void Expect(uint32_t lane, std::span<const float> attention) override;
+  void ObserveExpectation(uint32_t lane,
+                          std::span<const float> attention) override;
   void MoveSlots(uint32_t lane, const SlotMoves& moves) override;
   void RemovePage(uint32_t lane, uint32_t index) override;
 

@@ -32,19 +32,19 @@ TEST(ExpectedAttentionPolicyTest, ScoresAreWhatIsExpectedTimesTheValuesNorm) {
   ExpectedAttentionPolicy policy(kCapacity);
   EXPECT_TRUE(policy.wants_expectation());
   AddTokens(policy, 0, 3);
-  policy.Expect(kLane, std::vector{0.5f, 0.25f, 0.125f});
+  policy.ObserveExpectation(kLane, std::vector{0.5f, 0.25f, 0.125f});
   EXPECT_EQ(ScoresOf(policy, 3), (std::vector{0.5f, 0.5f, 0.375f}));
 }
 
 TEST(ExpectedAttentionPolicyTest, WhatCameBehindTheExpectationRanksAboveAll) {
   ExpectedAttentionPolicy policy(kCapacity);
   AddTokens(policy, 0, 2);
-  policy.Expect(kLane, std::vector{1.0f, 1.0f});
+  policy.ObserveExpectation(kLane, std::vector{1.0f, 1.0f});
   AddTokens(policy, 2, 1);
   const std::vector<float> scores = ScoresOf(policy, 3);
   EXPECT_GT(scores[2], scores[0]);
   EXPECT_GT(scores[2], scores[1]);
-  policy.Expect(kLane, std::vector{0.5f, 0.0f, 0.5f});
+  policy.ObserveExpectation(kLane, std::vector{0.5f, 0.0f, 0.5f});
   EXPECT_EQ(ScoresOf(policy, 3), (std::vector{0.5f, 0.0f, 1.5f}));
 }
 
@@ -58,7 +58,7 @@ TEST(ExpectedAttentionPolicyTest, NormsGoWhereTheirSlotsGo) {
   for (uint32_t i = 0; i < kPageTokens; ++i) slots.push_back(2 * i);
   policy.MoveSlots(kLane, {.pages = pages, .slots = slots});
   policy.RemovePage(kLane, 1);
-  policy.Expect(kLane, std::vector<float>(2 * kPageTokens, 1.0f));
+  policy.ObserveExpectation(kLane, std::vector<float>(2 * kPageTokens, 1.0f));
   const std::vector<float> scores = ScoresOf(policy, 2 * kPageTokens);
   for (uint32_t i = 0; i < kPageTokens; ++i) {
     EXPECT_EQ(scores[i], 2 * i + 1);

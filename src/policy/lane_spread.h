@@ -6,7 +6,8 @@
 // 2407.11550). Targets move by at most one page per lane and 64 tokens, so that
 // no lane has to drop many pages at once. Under kEqual all targets differ by at
 // most one page. Under kScore they are what SpreadBy made them, which whoever
-// cuts down a prompt calls, and hold still while decoding.
+// evicts from all lanes at once calls (a prompt is cut down, room is short),
+// and hold still between.
 //
 // Dense lanes (those of the first dense_layers) hold everything and take no
 // part: the totals below are what is left for the others.

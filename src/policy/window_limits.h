@@ -12,9 +12,6 @@ struct WindowLimits {
   uint32_t base_tokens = 0;
   uint32_t min_tokens = 0;
   uint32_t max_tokens = 0;
-
-  // Without a choice the window is constant and needs no controller.
-  bool fixed() const { return min_tokens == max_tokens; }
 };
 
 // True when the user gave at least one of base, min and max window.

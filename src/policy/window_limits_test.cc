@@ -12,7 +12,7 @@ TEST(WindowLimitsTest, WithoutWindowKeysTheWindowIsTheBudget) {
   EXPECT_EQ(limits.base_tokens, 1500u);
   EXPECT_EQ(limits.min_tokens, 1500u);
   EXPECT_EQ(limits.max_tokens, 1500u);
-  EXPECT_TRUE(limits.fixed());
+  EXPECT_EQ(limits.min_tokens, limits.max_tokens);
 }
 
 TEST(WindowLimitsTest, AutoBaseIsAQuarterOfTheLongestSequenceOr1024) {
@@ -77,7 +77,7 @@ TEST(WindowLimitsTest, AStaticWindowIsItsBase) {
   options.max_window_tokens = 8192;
   WindowLimits limits = ResolveWindow(options, 8192, kPlenty, kPlenty);
   EXPECT_EQ(limits.max_tokens, 2048u);
-  EXPECT_TRUE(limits.fixed());
+  EXPECT_EQ(limits.min_tokens, limits.max_tokens);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <string>
 
 #include "base/check.h"
@@ -14,6 +15,8 @@ namespace {
 
 // The most that rounding adds to a sum of weights that is 1.
 constexpr float kMostMass = 1.01f;
+// And to one of 8-bit floats.
+constexpr double kMostExpected = 1.07;
 
 // Reads numbers off the front of bytes that are known to be enough. Remembers
 // whether one was no finite number >= 0.
@@ -83,7 +86,13 @@ Status LaneTrace::Append(std::span<const uint8_t> records, uint32_t n_steps) {
       reader.F8(step + 1, &token_mean_[token_row_at_[step]]);
     }
     if (HasExpectation(step)) {
-      reader.F8(step + 1, &expected_[ExpectationAt(step)]);
+      float* expected = &expected_[ExpectationAt(step)];
+      reader.F8(step + 1, expected);
+      if (!(std::accumulate(expected, expected + step + 1, 0.0) <=
+            kMostExpected)) {
+        return Corrupt("step " + std::to_string(step) +
+                       " holds an expectation that is none");
+      }
     }
     float mass = 0;
     for (uint32_t p = 0; p < n_pages; ++p) mass += page_mean_[row + p];

@@ -138,12 +138,35 @@ void AddStatistics(const Resamples& resamples, std::span<ComparisonRow> rows) {
   }
 }
 
+// Whether the policy can be replayed.
+Status CheckReplays(const CacheOptions& options) {
+  if (options.policy == PolicyName::kFull) {
+    return InvalidArgument("policy: full evicts nothing; leave it out");
+  }
+  if (options.policy == PolicyName::kRepeat) {
+    return InvalidArgument(
+        "policy: repeat reads the text twice, which no replay can; leave it "
+        "out, or compare with lkv eval");
+  }
+  if (options.policy == PolicyName::kExpectedAttention &&
+      options.sink_tokens < kTraceSinkTokens) {
+    return InvalidArgument(
+        "policy: traces expect nothing of the first " +
+        std::to_string(kTraceSinkTokens) +
+        " tokens, which expected_attention must not take for worthless; "
+        "protect as many (sink_tokens), or leave it out");
+  }
+  return {};
+}
+
 }  // namespace
 
-std::vector<std::string> ContestantNames() {
+std::vector<std::string> ContestantNames(const CacheOptions& cache) {
   std::vector<std::string> names;
   for (std::string_view name : FindOption("policy")->choices) {
-    if (name != "full" && name != "repeat") names.emplace_back(name);
+    CacheOptions options = cache;
+    options.policy = *ParsePolicy(name);
+    if (CheckReplays(options).ok()) names.emplace_back(name);
   }
   for (std::string_view oracle : {kOracleStep, kOracleHorizon, kOracleFuture}) {
     names.emplace_back(oracle);
@@ -169,14 +192,7 @@ Result<Contestant> FindContestant(std::string_view name,
   if (!policy.ok()) return policy.status();
   CacheOptions options = cache;
   options.policy = *policy;
-  if (options.policy == PolicyName::kFull) {
-    return InvalidArgument("policy: full evicts nothing; leave it out");
-  }
-  if (options.policy == PolicyName::kRepeat) {
-    return InvalidArgument(
-        "policy: repeat reads the text twice, which no replay can; leave it "
-        "out, or compare with lkv eval");
-  }
+  if (Status s = CheckReplays(options); !s.ok()) return s;
   return MakePolicyContestant(options, name, predictor, kernels);
 }
 
@@ -222,7 +238,7 @@ Result<std::vector<ComparisonRow>> CompareContestants(
   }
   uint64_t n_done = 0;
   for (size_t text = 0; text < traces.size(); ++text) {
-    // As many lanes at a time as there are threads: each takes 16 MB.
+    // As many lanes at a time as there are threads: each takes 17 MB.
     const uint32_t n_text_lanes = traces[text]->info().n_lanes();
     for (uint32_t first = 0; first < n_text_lanes; first += team.n_threads()) {
       if (cancelled && cancelled()) {

@@ -30,7 +30,8 @@ struct Contestant {
 
 // A policy by the name that --policy takes, or oracle_step, oracle_horizon,
 // oracle_future. `cache` holds the policies' options. kInvalidArgument for
-// other names, for `full`, which evicts nothing, and for `repeat`. `predictor`
+// other names, for `full`, which evicts nothing, for `repeat`, and for
+// `expected_attention` with fewer sinks than kTraceSinkTokens. `predictor`
 // (may be nullptr) is for the look-ahead policy; it and `kernels` must outlive
 // it.
 Result<Contestant> FindContestant(std::string_view name,
@@ -38,8 +39,8 @@ Result<Contestant> FindContestant(std::string_view name,
                                   const HistoryNetwork* predictor,
                                   const KernelTable& kernels);
 
-// All that FindContestant knows, the oracles last.
-std::vector<std::string> ContestantNames();
+// All that FindContestant finds for such options, the oracles last.
+std::vector<std::string> ContestantNames(const CacheOptions& cache);
 
 struct ComparisonRow {
   std::string policy;

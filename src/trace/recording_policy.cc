@@ -39,7 +39,8 @@ void RecordingPolicy::Observe(const LaneObservation& observation) {
                    .mass_mean = observation.mass_mean});
 }
 
-void RecordingPolicy::Expect(uint32_t lane, std::span<const float> attention) {
+void RecordingPolicy::ObserveExpectation(uint32_t lane,
+                                         std::span<const float> attention) {
   if (trace_lane_[lane] < 0 || writer_.n_steps() == n_tokens_) return;
   writer_.AddExpectation(static_cast<uint32_t>(trace_lane_[lane]), attention);
 }

@@ -29,7 +29,8 @@ class RecordingPolicy final : public EvictionPolicy {
                 const float* value_distances) override;
   void Observe(const LaneObservation& observation) override;
   bool wants_expectation() const override { return true; }
-  void Expect(uint32_t lane, std::span<const float> attention) override;
+  void ObserveExpectation(uint32_t lane,
+                          std::span<const float> attention) override;
   void ScoreSlots(uint32_t lane, uint32_t now_pos,
                   const SlotScores& out) const override;
   void MoveSlots(uint32_t lane, const SlotMoves& moves) override;

@@ -160,13 +160,18 @@ void Residents::Observe(uint32_t step) {
   n_observed_ = step + 1;
 }
 
-// The cache would have expected it of what is resident alone; sums over a lane
-// change no ranking (but, a little, between the heads of its group).
 void Residents::Expect(uint32_t step) {
   const float* expected = trace_.expectation(step);
   const size_t n_slots = positions_.size();
-  for (size_t i = 0; i < n_slots; ++i) mass_mean_[i] = expected[positions_[i]];
-  policy_.Expect(0, std::span(mass_mean_).first(n_slots));
+  float kept = 0;
+  for (size_t i = 0; i < n_slots; ++i) {
+    mass_mean_[i] = expected[positions_[i]];
+    kept += mass_mean_[i];
+  }
+  // Of these slots alone it would have summed to 1.
+  const float scale = kept > 0 ? 1 / kept : 0;
+  for (size_t i = 0; i < n_slots; ++i) mass_mean_[i] *= scale;
+  policy_.ObserveExpectation(0, std::span(mass_mean_).first(n_slots));
 }
 
 }  // namespace

@@ -7,11 +7,11 @@
 // so that single tokens leave, as the cache does it. The same protection,
 // capacity and arrival for all.
 //
-// What is measured, over the steps whose text no longer fits (definitions as
-// in lookaheadkv/hit_rates.h):
+// What is measured, over the steps whose text no longer fits (as in
+// lookaheadkv/hit_rates.h, but contestable are the tokens of whole pages that
+// are, and where nothing was measured a hit rate is 0):
 //   mass   pages, every step; where tokens leave, tokens at the steps with
-//   token
-//          rows: resident contestable mass / contestable mass
+//          token rows: resident contestable mass / contestable mass
 //   raw    likewise of all mass, sinks and newest tokens included
 //   topk   tokens, steps with token rows: members of the smallest set covering
 //          90 % of the contestable mass, at most as many as may stay, that are

@@ -89,9 +89,12 @@ class Spy : public EvictionPolicy {
   bool wants_expectation() const override {
     return policy_->wants_expectation();
   }
-  void Expect(uint32_t lane, std::span<const float> attention) override {
+  void ObserveExpectation(uint32_t lane,
+                          std::span<const float> attention) override {
     notes_.n_expected_max = std::max(notes_.n_expected_max, attention.size());
-    policy_->Expect(lane, attention);
+    EXPECT_NEAR(std::accumulate(attention.begin(), attention.end(), 0.0), 1,
+                1e-4);
+    policy_->ObserveExpectation(lane, attention);
   }
   void ScoreSlots(uint32_t lane, uint32_t now_pos,
                   const SlotScores& out) const override {
@@ -171,7 +174,7 @@ TEST(ReplayTest, NoPolicyBeatsTheOracles) {
     const double with_return = Replay("oracle_step", trace, options).mass_hit();
     const double future = Replay("oracle_future", trace, options).mass_hit();
     EXPECT_GT(with_return, future);
-    for (const std::string& name : ContestantNames()) {
+    for (const std::string& name : ContestantNames({})) {
       const ReplaySums sums = Replay(name, trace, options);
       EXPECT_LE(sums.mass_hit(), with_return) << name;
       if (!name.starts_with("oracle")) {
@@ -265,6 +268,20 @@ TEST(ReplayTest, ExpectationsAreOfWhatIsResident) {
     EXPECT_GT(Replay("expected_attention", trace, options).mass_hit(),
               Replay("random", trace, options).mass_hit() + 0.1);
   }
+}
+
+// Traces say nothing about what they take for sinks.
+TEST(ReplayTest, ExpectationsNeedTheSinksOfTheTrace) {
+  CacheOptions options;
+  options.sink_tokens = kTraceSinkTokens - 1;
+  const auto few = FindContestant("expected_attention", options, nullptr,
+                                  *SelectKernels(nullptr));
+  EXPECT_EQ(few.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(few.status().message().find("sink_tokens"), std::string::npos);
+  options.sink_tokens = kTraceSinkTokens;
+  EXPECT_TRUE(FindContestant("expected_attention", options, nullptr,
+                             *SelectKernels(nullptr))
+                  .ok());
 }
 
 // Two texts that are one until their middle: who decides from what it has seen

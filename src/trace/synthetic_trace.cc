@@ -10,7 +10,7 @@
 namespace lkv {
 namespace {
 
-constexpr uint32_t kSinks = 4;
+constexpr uint32_t kSinks = kTraceSinkTokens;
 // Shares of a query's attention; what is left of 1 belongs to the topic.
 constexpr float kSinkShare = 0.5f;
 constexpr float kRecentShare = 0.2f;
@@ -25,6 +25,16 @@ float Chance(uint64_t seed, uint64_t a, uint64_t b) {
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   x ^= x >> 31;
   return static_cast<float>(x >> 40) * 0x1p-24f;
+}
+
+// Of the first n tokens, whose masses sum to 1: nothing for the sinks, and what
+// is left made to sum to 1.
+std::vector<float> WithoutSinks(const std::vector<float>& mass, uint32_t n) {
+  std::vector<float> rest(mass.begin(), mass.begin() + n);
+  std::fill_n(rest.begin(), std::min(kSinks, n), 0.0f);
+  const float sum = std::accumulate(rest.begin(), rest.end(), 0.0f);
+  for (float& one : rest) one /= sum;
+  return rest;
 }
 
 }  // namespace
@@ -125,7 +135,7 @@ Status WriteSyntheticTrace(const FileSystem& file_system,
                             .mass_max = max.data(),
                             .mass_mean = mean.data()});
       if (HasExpectation(step)) {
-        writer.AddExpectation(lane, std::span(mean).first(step + 1));
+        writer.AddExpectation(lane, WithoutSinks(mean, step + 1));
       }
     }
     if (Status s = writer.FinishStep(); !s.ok()) return s;

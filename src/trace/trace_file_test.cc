@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "base/unsigned_f8.h"
+#include "io/crc32c.h"
 #include "testing/memory_file_system.h"
+#include "trace/block_layout.h"
 #include "trace/synthetic_trace.h"
 #include "trace/trace_reader.h"
 #include "trace/trace_writer.h"
@@ -223,6 +227,42 @@ TEST_F(TraceFileTest, RefusesAttentionThatIsNone) {
     EXPECT_EQ(s.code(), StatusCode::kCorrupt) << wrong;
     EXPECT_NE(s.message().find("step 0"), std::string::npos);
   }
+}
+
+TEST_F(TraceFileTest, RefusesAnExpectationThatIsNone) {
+  auto writer = TraceWriter::Create(files_, kPath, SmallInfo());
+  ASSERT_TRUE(writer.ok());
+  for (uint32_t step = 0; step < kSegmentSteps; ++step) {
+    std::vector<float> mass = Masses(0, step);
+    for (uint32_t lane = 0; lane < 4; ++lane) {
+      (*writer)->AddStep(lane,
+                         {.mass_max = mass.data(), .mass_mean = mass.data()});
+      if (!HasExpectation(step)) continue;
+      mass[7] += 0.2f;  // sums to 1.2
+      (*writer)->AddExpectation(lane, mass);
+      mass[7] -= 0.2f;
+    }
+    ASSERT_TRUE((*writer)->FinishStep().ok());
+  }
+  ASSERT_TRUE((*writer)->Finish().ok());
+  const Status s = ReadAll();
+  EXPECT_EQ(s.code(), StatusCode::kCorrupt);
+  EXPECT_NE(s.message().find("step 63 holds an expectation"), std::string::npos)
+      << s.message();
+}
+
+TEST_F(TraceFileTest, RefusesAnotherVersionByItsNumber) {
+  ASSERT_TRUE(Write(20).ok());
+  uint64_t payload_bytes = 0;
+  std::memcpy(&payload_bytes, &bytes()[8], sizeof(payload_bytes));
+  bytes()[kBlockHeadBytes] = 2;  // the info block begins with it
+  const uint32_t crc =
+      Crc32c(std::span(bytes()).subspan(kBlockCheckedAt, payload_bytes + 8));
+  std::memcpy(&bytes()[4], &crc, sizeof(crc));
+  const Status s = ReadAll();
+  EXPECT_EQ(s.code(), StatusCode::kCorrupt);
+  EXPECT_NE(s.message().find("is of version 2"), std::string::npos)
+      << s.message();
 }
 
 TEST_F(TraceFileTest, LeavesTheOldFileWhenTheDiskIsFull) {

@@ -8,8 +8,9 @@
 //   tokens   group maximum and mean at the steps where HasTokenRows holds, one
 //            in 8 as the cache observes them in prefill, and 16 in a row of 512
 //   slots    once per token: |v| and |v - mean output of the lane|
-//   tokens   at the end of every whole segment: what the queries to come were
-//            expected to pay (EvictionPolicy::Expect)
+//   expected at the end of every whole segment: what the queries to come were
+//            expected to pay (EvictionPolicy::ObserveExpectation), nothing for
+//            the first kTraceSinkTokens
 // With a second reading, the text once more behind itself, also once per token:
 // the most attention (group maximum) that any query of it paid.
 //
@@ -37,7 +38,10 @@ namespace lkv {
 
 inline constexpr uint32_t kTraceVersion = 3;
 inline constexpr uint32_t kSegmentSteps = 64;
+// A whole segment ends with an expectation, and nothing else does.
 static_assert(kSegmentSteps == kExpectEveryTokens);
+// Sinks while a trace is recorded: the default of the key sink_tokens.
+inline constexpr uint32_t kTraceSinkTokens = 4;
 // Longest text of a trace, so that a damaged file cannot ask for all memory.
 inline constexpr uint32_t kMaxTraceSteps = 1u << 20;
 
@@ -56,7 +60,7 @@ inline constexpr size_t StepRecordBytes(uint32_t step) {
 
 // Whether an expectation stands behind step `step`.
 inline constexpr bool HasExpectation(uint32_t step) {
-  return step % kSegmentSteps == kSegmentSteps - 1;
+  return (step + 1) % kExpectEveryTokens == 0;
 }
 
 // Of n_steps steps from `first` on, with the expectations among them.

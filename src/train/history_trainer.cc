@@ -160,8 +160,8 @@ void AddGradient(Weights& weights, uint32_t lane, const float* x, float target,
 }
 
 // Mean squared error over all examples.
-double ErrorOf(const HistoryNetwork& network, const HistoryExamples& examples) {
-  const KernelTable& kernels = *SelectKernels(nullptr);
+double ErrorOf(const HistoryNetwork& network, const HistoryExamples& examples,
+               const KernelTable& kernels) {
   double sum = 0;
   std::vector<float> columns;
   std::vector<float> forecast;
@@ -310,8 +310,8 @@ class Epochs {
 
 Result<TrainingResult> TrainHistoryNetwork(
     const HistoryExamples& examples, const HistoryExamples& held_out,
-    const TrainingOptions& options, const TrainingProgress& progress,
-    const std::function<bool()>& cancelled) {
+    const TrainingOptions& options, const KernelTable& kernels,
+    const TrainingProgress& progress, const std::function<bool()>& cancelled) {
   CHECK(examples.lanes.size() == held_out.lanes.size());
   if (Status s = CheckExamples(examples); !s.ok()) return s;
   if (Status s = CheckExamples(held_out); !s.ok()) return s;
@@ -324,7 +324,7 @@ Result<TrainingResult> TrainHistoryNetwork(
       return Cancelled("train: stopped on request; nothing was written");
     }
     HistoryNetwork network = epochs.network();
-    const double error = ErrorOf(network, held_out);
+    const double error = ErrorOf(network, held_out, kernels);
     const bool is_first = result.n_epochs == 0;
     ++result.n_epochs;
     if (progress) progress(result.n_epochs, options.max_epochs);

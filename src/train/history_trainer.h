@@ -38,7 +38,7 @@ using TrainingProgress = std::function<void(uint32_t, uint32_t)>;
 // so. 8 s for 10 million examples and an epoch.
 Result<TrainingResult> TrainHistoryNetwork(
     const HistoryExamples& examples, const HistoryExamples& held_out,
-    const TrainingOptions& options, const TrainingProgress& progress,
-    const std::function<bool()>& cancelled);
+    const TrainingOptions& options, const KernelTable& kernels,
+    const TrainingProgress& progress, const std::function<bool()>& cancelled);
 
 }  // namespace lkv

@@ -34,8 +34,9 @@ HistoryExamples Examples(uint64_t seed, size_t n_of_lane) {
 }
 
 TEST(HistoryTrainerTest, LearnsABendAndALevelForEveryLane) {
-  const auto trained = TrainHistoryNetwork(Examples(1, 20000), Examples(2, 500),
-                                           {.seed = 1}, {}, {});
+  const auto trained =
+      TrainHistoryNetwork(Examples(1, 20000), Examples(2, 500), {.seed = 1},
+                          *SelectKernels(nullptr), {}, {});
   ASSERT_TRUE(trained.ok()) << trained.status().message();
   EXPECT_GT(trained->mean_error, 2) << "what knows nothing about the token";
   EXPECT_LT(trained->error, 0.02);
@@ -55,7 +56,7 @@ TEST(HistoryTrainerTest, EndsBehindTheEpochInWhichTimeRunsOut) {
         examples, held_out,
         {.max_epochs = 3,
          .out_of_time = [&, last] { return ++n_asked == last; }},
-        {}, {});
+        *SelectKernels(nullptr), {}, {});
   };
   const auto cut = train(2);
   ASSERT_TRUE(cut.ok());
@@ -73,8 +74,9 @@ TEST(HistoryTrainerTest, GivesTheSameNetworkForTheSameSeed) {
   const HistoryExamples examples = Examples(1, 2000);
   const HistoryExamples held_out = Examples(2, 100);
   const auto train = [&](uint64_t seed) {
-    const auto trained = TrainHistoryNetwork(
-        examples, held_out, {.seed = seed, .max_epochs = 2}, {}, {});
+    const auto trained =
+        TrainHistoryNetwork(examples, held_out, {.seed = seed, .max_epochs = 2},
+                            *SelectKernels(nullptr), {}, {});
     EXPECT_TRUE(trained.ok());
     return trained->network.hidden_bias;
   };
@@ -85,21 +87,23 @@ TEST(HistoryTrainerTest, GivesTheSameNetworkForTheSameSeed) {
 TEST(HistoryTrainerTest, RefusesLanesWithoutExamplesAndNumbersThatAreNone) {
   HistoryExamples examples = Examples(1, 100);
   examples.lanes[1] = {};
-  const auto empty =
-      TrainHistoryNetwork(examples, Examples(2, 100), {}, {}, {});
+  const auto empty = TrainHistoryNetwork(examples, Examples(2, 100), {},
+                                         *SelectKernels(nullptr), {}, {});
   EXPECT_EQ(empty.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(empty.status().message().find("lane 1"), std::string::npos);
 
   examples = Examples(1, 100);
   examples.lanes[2].inputs[7] = std::numeric_limits<float>::quiet_NaN();
-  const auto nan = TrainHistoryNetwork(examples, Examples(2, 100), {}, {}, {});
+  const auto nan = TrainHistoryNetwork(examples, Examples(2, 100), {},
+                                       *SelectKernels(nullptr), {}, {});
   EXPECT_EQ(nan.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(nan.status().message().find("lane 2"), std::string::npos);
 }
 
 TEST(HistoryTrainerTest, StopsOnRequest) {
-  const auto trained = TrainHistoryNetwork(Examples(1, 100), Examples(2, 100),
-                                           {}, {}, [] { return true; });
+  const auto trained =
+      TrainHistoryNetwork(Examples(1, 100), Examples(2, 100), {},
+                          *SelectKernels(nullptr), {}, [] { return true; });
   EXPECT_EQ(trained.status().code(), StatusCode::kCancelled);
 }
 

@@ -108,7 +108,7 @@ Result<TrainedPredictor> TrainPredictor(
     if (progress) progress("traces", i + 1, traces.size());
   }
   Result<TrainingResult> trained = TrainHistoryNetwork(
-      examples, held_out, options,
+      examples, held_out, options, kernels,
       [&](uint32_t n_done, uint32_t n_all) {
         if (progress) progress("epochs", n_done, n_all);
       },
