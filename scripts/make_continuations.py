@@ -11,7 +11,7 @@ holds in a long answer. Record it like any other text, beside the others:
 Drawn at temperature 0.8 with a repeat penalty of 1.1, without which small
 models run in circles, from one seed: the same texts every time. 16 texts of
 3,000 new tokens take five minutes on two cores. Texts that are there already
-are left alone.
+are left alone, however long they are.
 """
 
 import argparse
@@ -31,15 +31,27 @@ def opening(text: bytes, n_bytes: int) -> bytes:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--texts", type=pathlib.Path, default=ROOT / ".deps/texts/train"
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument(
-        "--output", type=pathlib.Path, default=ROOT / ".deps/texts/own"
+        "--texts",
+        help="what it goes on from",
+        type=pathlib.Path,
+        default=ROOT / ".deps/texts/train",
     )
     parser.add_argument(
-        "--lkv", type=pathlib.Path, default=ROOT / "build/release/bin/lkv"
+        "--output",
+        help="where its texts go",
+        type=pathlib.Path,
+        default=ROOT / ".deps/texts/own",
+    )
+    parser.add_argument(
+        "--lkv",
+        help="the program",
+        type=pathlib.Path,
+        default=ROOT / "build/release/bin/lkv",
     )
     parser.add_argument(
         "--opening", type=int, default=2000, help="bytes of each text"
@@ -51,6 +63,11 @@ def main() -> int:
         sys.exit(
             f"make_continuations.py: {options.texts}: has no texts; run"
             " scripts/fetch_texts.py"
+        )
+    if not options.lkv.is_file():
+        sys.exit(
+            f"make_continuations.py: {options.lkv}: is not there; build lkv"
+            " (scripts/quickstart.sh) or name it with --lkv"
         )
     options.output.mkdir(parents=True, exist_ok=True)
     for path in texts:

@@ -65,6 +65,11 @@ class MainTest(unittest.TestCase):
         self.assertEqual(self.run_main(), 0)
         self.assertEqual(own.read_text(), "kept")
 
+    def test_says_when_there_is_no_program(self) -> None:
+        self.lkv.unlink()
+        with self.assertRaisesRegex(SystemExit, "lkv: is not there"):
+            self.run_main()
+
     def test_writes_nothing_when_the_model_fails(self) -> None:
         self.write_lkv(f"#!{sys.executable}\nraise SystemExit(3)\n")
         self.assertEqual(self.run_main(), 3)

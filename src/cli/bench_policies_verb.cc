@@ -1,13 +1,17 @@
 #include "cli/bench_policies_verb.h"
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
+#include "cli/exit_code.h"
 #include "cli/file_arguments.h"
 #include "cli/json_document.h"
 #include "cli/number_text.h"
 #include "cli/text_table.h"
 #include "engine/kernel_choice.h"
 #include "engine/predictors.h"
+#include "options/budget_text.h"
 
 namespace lkv::cli {
 namespace {
@@ -51,6 +55,29 @@ std::string RowsAsText(const std::vector<ComparisonRow>& rows) {
   return table.Print();
 }
 
+const std::vector<std::string> kUsualBudgets = {"6.25%", "12.5%", "25%", "50%"};
+
+// Leaves out the first of the usual budgets, which ascend, as far as they
+// cannot hold what all policies protect; the last one stays, to be refused.
+// Returns those that went.
+std::string LeaveOutSmall(std::span<const TraceReader> traces,
+                          ComparisonOptions& options) {
+  const ProtectedEnds ends = ProtectedEndsOf(options.cache);
+  const auto is_too_small = [&](double budget) {
+    return std::any_of(traces.begin(), traces.end(), [&](const auto& trace) {
+      return !CheckReplayBudget(budget, trace, ends).ok();
+    });
+  };
+  std::string left_out;
+  while (options.budgets.size() > 1 && is_too_small(options.budgets.front())) {
+    left_out += (left_out.empty() ? "" : ", ") +
+                FormatBudget({.kind = Budget::Kind::kShare,
+                              .share = options.budgets.front()});
+    options.budgets.erase(options.budgets.begin());
+  }
+  return left_out;
+}
+
 }  // namespace
 
 void BenchPoliciesVerb::AddTo(CLI::App& bench) {
@@ -59,7 +86,8 @@ void BenchPoliciesVerb::AddTo(CLI::App& bench) {
   AddList(*verb, "--trace", &traces_, "Traces of one model (lkv trace record)")
       ->required();
   AddList(*verb, "--budget", &budgets_,
-          "Shares of the text that stay [6.25%,12.5%,25%,50%]");
+          "Shares of the text that stay [6.25%,12.5%,25%,50%, those that "
+          "texts are long enough for]");
   AddList(*verb, "--policies", &policies_, "Policies and oracles [all]");
   threads_.AddTo(*verb);
   config_.AddTo(*verb, ConfigArguments::Offer::kFileOnly);
@@ -81,7 +109,8 @@ Result<ComparisonOptions> BenchPoliciesVerb::ReadOptions() const {
   if (!configuration.ok()) return configuration.status();
   ComparisonOptions options;
   options.cache = configuration->cache();
-  auto budgets = ReadShares("--budget", budgets_);
+  auto budgets =
+      ReadShares("--budget", budgets_.empty() ? kUsualBudgets : budgets_);
   if (!budgets.ok()) return budgets.status();
   options.budgets = *std::move(budgets);
   options.policies =
@@ -99,6 +128,8 @@ ExitCode BenchPoliciesVerb::Run(Output& out, Interrupt& interrupt) const {
   if (Status s = CheckEachOnce(traces_); !s.ok()) return out.Fail(s);
   const auto traces = TraceReader::OpenAll(LocalFileSystem(), traces_);
   if (!traces.ok()) return out.Fail(traces.status());
+  std::string left_out;
+  if (budgets_.empty()) left_out = LeaveOutSmall(*traces, *options);
   const TraceInfo& info = traces->front().info();
   Predictors predictors(info.model, info.shape.n_lanes());
   const auto predictor = predictors.Find(options->cache.predictor);
@@ -112,6 +143,11 @@ ExitCode BenchPoliciesVerb::Run(Output& out, Interrupt& interrupt) const {
       [&] { return interrupt.Requested(); });
   progress.Erase();
   if (!rows.ok()) return out.Fail(rows.status());
+  if (!left_out.empty()) {
+    PrintError("--budget: " + left_out +
+               " of these texts cannot hold sinks and newest tokens and is "
+               "left out; use longer texts or protect fewer (recent_tokens)");
+  }
   if (json_) {
     Json list = Json::array();
     for (const ComparisonRow& row : *rows) list.push_back(RowAsJson(row));

@@ -25,7 +25,7 @@ class BenchPoliciesVerb {
 
   ConfigArguments config_;
   std::vector<std::string> traces_;
-  std::vector<std::string> budgets_ = {"6.25%", "12.5%", "25%", "50%"};
+  std::vector<std::string> budgets_;  // empty: the usual ones that can hold
   std::vector<std::string> policies_;
   ThreadArguments threads_;
   bool json_ = false;

@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "cli/file_arguments.h"
 #include "cli/json_document.h"
 #include "cli/number_text.h"
 #include "cli/text_table.h"
@@ -207,6 +208,7 @@ ExitCode BenchWindowVerb::Run(Output& out, Interrupt& interrupt) const {
   if (!budget.ok()) return out.Fail(budget.status());
   const auto team = threads_.CreateTeam();
   if (!team.ok()) return out.Fail(team.status());
+  if (Status s = CheckEachOnce(traces_); !s.ok()) return out.Fail(s);
   const auto traces = TraceReader::OpenAll(LocalFileSystem(), traces_);
   if (!traces.ok()) return out.Fail(traces.status());
   interrupt.SetFlag();

@@ -78,6 +78,20 @@ TEST_F(TraceVerbTest, TheTableNamesAllPoliciesByDefault) {
   }
 }
 
+// 6.25 % of 1,024 tokens are 4 pages, 12.5 % are 8, 25 % are 16; sinks, 128
+// newest and what is open take 11.
+TEST_F(TraceVerbTest, UsualBudgetsThatCannotHoldAreLeftOut) {
+  const ChildResult result =
+      RunLkv({"bench", "policies", "--trace", Synthesize("a.trace"),
+              "--policies", "lru", "--json"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err.find("lkv: --budget: 6.25%, 12.5% of these texts"), 0u)
+      << result.err;
+  const auto rows = nlohmann::json::parse(result.out, nullptr, false)["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["budget"], 0.25);
+}
+
 TEST_F(TraceVerbTest, TheUnitSaysWhetherPagesOrTokensLeave) {
   const std::string trace = Synthesize("a.trace");
   const auto mass_hit = [&](const Words& more) {
@@ -187,6 +201,9 @@ TEST_F(TraceVerbTest, BadInputIsNamedWithTheRightCode) {
       {{"bench", "policies", "--trace", folder_.File("cut")}, 3, "cut off"},
       {{"bench", "policies", "--trace",
         trace + "," + folder_.File("./a.trace")},
+       2,
+       "is given twice"},
+      {{"bench", "window", "--trace", trace + "," + trace},
        2,
        "is given twice"},
       {{"bench", "policies", "--trace", trace, "--policies", "best"},

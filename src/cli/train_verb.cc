@@ -136,6 +136,7 @@ ExitCode TrainVerb::Run(Output& out, Interrupt& interrupt) const {
   if (!team.ok()) return out.Fail(team.status());
   const auto paths = ListTraces(traces_);
   if (!paths.ok()) return out.Fail(paths.status());
+  if (Status s = CheckEachOnce(*paths); !s.ok()) return out.Fail(s);
   if (Status s = CheckNotAnInput(output_, *paths); !s.ok()) return out.Fail(s);
   // Not after minutes of work.
   if (const auto probe = LocalFileSystem().Create(output_); !probe.ok()) {

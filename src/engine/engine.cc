@@ -169,6 +169,8 @@ uint32_t Sequence::max_tokens() const { return state_->max_tokens; }
 SequenceStats Sequence::stats() const {
   SequenceStats stats = state_->engine->cache->Stats(state_->id);
   if (state_->cut.has_value()) stats.budget_bytes = state_->cut->budget_bytes;
+  stats.resident_bytes_max =
+      std::max(stats.resident_bytes_max, state_->reread_bytes_max);
   return stats;
 }
 

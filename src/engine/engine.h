@@ -194,11 +194,11 @@ class Engine {
   // Has the model read `text` once more behind itself and keeps what every
   // token of the first reading got then: what policy `repeat` ranks by, and
   // what predictors learn from. `sequence` has read `text` alone, keeps
-  // everything and may be twice as long (max_tokens); afterwards it has read it twice.
-  // `scores` has an entry for every token of every lane. Whoever observes the
-  // engine sees nothing of it. Costs as much as reading a text of this length
-  // behind it with every query observed: 8 s for 3,072 tokens. kCancelled when
-  // `cancelled` (may be empty) says so.
+  // everything and may be twice as long (max_tokens); afterwards it has read it
+  // twice. `scores` has an entry for every token of every lane. Whoever
+  // observes the engine sees nothing of it. Costs as much as reading a text of
+  // this length behind it with every query observed: 8 s for 3,072 tokens.
+  // kCancelled when `cancelled` (may be empty) says so.
   Status Reread(Sequence& sequence, std::span<const int32_t> text,
                 RereadScores& scores, const std::function<bool()>& cancelled);
 

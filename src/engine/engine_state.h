@@ -38,10 +38,11 @@ struct Sequence::State {
   SequenceId id{};
   uint32_t n_tokens = 0;
   uint32_t max_tokens = 0;
-  uint32_t text_tokens = 0;      // announced so far
-  bool broken = false;           // the cache holds half a step: no more tokens
-  std::optional<PromptCut> cut;  // still to be made
-  std::vector<float> logits;     // [vocab_size]
+  uint32_t text_tokens = 0;       // announced so far
+  bool broken = false;            // the cache holds half a step: no more tokens
+  std::optional<PromptCut> cut;   // still to be made
+  uint64_t reread_bytes_max = 0;  // of KV, while the prompt was read twice
+  std::vector<float> logits;      // [vocab_size]
   StepTimes times;
 
   Status CheckWhole() const;  // kInvalidArgument when broken

@@ -93,6 +93,8 @@ Status Sequence::CutDown(std::span<const int32_t> prompt,
                                  static_cast<uint32_t>(prompt.size()));
       Status status =
           Engine::Reread(engine, **fork, prompt, *cut.reread, cancelled);
+      // The fork holds the prompt, shared, and its second reading.
+      state_->reread_bytes_max = (*fork)->stats().resident_bytes_max;
       if (!status.ok()) return status;
     }
     return ShrinkBudget(cut.budget, 0);

@@ -165,6 +165,8 @@ TEST_F(PromptReadingTest, RepeatKeepsWhatASecondReadingLooksAt) {
   ASSERT_TRUE(full->Prefill(Prompt(), {}, {}).ok());
   ASSERT_TRUE(engine_->Reread(*full, Prompt(), scores, {}).ok());
   EXPECT_EQ(full->n_tokens(), 2 * kPrompt);
+  // Both readings were in memory at once.
+  EXPECT_GE(sequence->stats().resident_bytes_max, full->stats().full_bytes);
   for (uint32_t lane = 0; lane < shape.n_lanes(); ++lane) {
     const std::vector<uint32_t> kept = sequence->ResidentPositions(
         lane / shape.n_kv_heads, lane % shape.n_kv_heads);
