@@ -4,9 +4,9 @@
 Cuts windows out of every text of a folder (default .deps/texts/train, what
 fetch_texts.py gets) and has `lkv trace record` write an attention trace with a
 second reading of each (default .deps/traces). Windows lie evenly over a text.
-Traces that are there already are left alone, unless
-they are of another version or damaged. 32 traces of 3,072 tokens take
-8 GB and a quarter of an hour on two cores.
+Traces that are there already are left alone, unless this lkv does not read
+them, as those of another version. 32 traces of 3,072 tokens take 8 GB and a
+quarter of an hour on two cores.
 """
 
 import argparse

@@ -7,6 +7,7 @@
 
 #include "base/printable_text.h"
 #include "cli/eval_report.h"
+#include "cli/exit_code.h"
 #include "cli/long_generation_report.h"
 #include "cli/open_engine.h"
 #include "cli/recall_report.h"
@@ -330,6 +331,7 @@ ExitCode EvalVerb::Run(Output& out, Interrupt& interrupt) const {
   if (!findings.empty()) findings.Finish(interrupted);
   if (status.ok()) return ExitCode::kDone;
   if (interrupted && !findings.empty()) {
+    if (!json_) PrintError("interrupted; what was finished stands above");
     return ExitCode::kInterrupted;
   }
   return out.Fail(status);

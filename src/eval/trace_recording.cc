@@ -47,6 +47,10 @@ Result<RecordedTrace> RecordTrace(const FileSystem& file_system, Engine& engine,
                                   const TraceRecordingOptions& options,
                                   const std::function<void(uint32_t)>& progress,
                                   const std::function<bool()>& cancelled) {
+  if (tokens.empty()) {
+    return InvalidArgument(options.text +
+                           ": has no tokens; give a text to record");
+  }
   TraceInfo info;
   info.shape = engine.architecture().kv_shape();
   info.layers = options.layers;

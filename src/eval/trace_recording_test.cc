@@ -167,6 +167,20 @@ TEST_F(TraceRecordingTest, RefusesLayersThatTheModelHasNot) {
   EXPECT_TRUE(files_.files.empty());
 }
 
+TEST_F(TraceRecordingTest, RefusesATextWithoutTokens) {
+  for (bool reread : {false, true}) {
+    const Status status =
+        RecordTrace(
+            files_, *engine_, {},
+            {.path = "t", .text = "none", .layers = {}, .reread = reread}, {},
+            {})
+            .status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("none: has no tokens"), std::string::npos);
+    EXPECT_TRUE(files_.files.empty());
+  }
+}
+
 TEST_F(TraceRecordingTest, EndsWhenTheDiskIsFull) {
   files_.free_bytes = 20'000;
   EXPECT_EQ(Record().status().code(), StatusCode::kIo);

@@ -25,7 +25,7 @@ struct RopeOptions {
   float attention_factor = 1.0f;  // multiplies cosines and sines
   float yarn_beta_fast = 32.0f;   // turns in original_context at which the
   float yarn_beta_slow = 1.0f;    // ramp begins and ends
-  std::vector<float> frequency_factors;  // llama3: [n_rotated / 2] or empty
+  std::vector<float> frequency_factors = {};  // llama3: [n_rotated / 2] or none
 };
 
 struct Architecture {
