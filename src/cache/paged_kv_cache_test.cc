@@ -4,47 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <random>
 #include <span>
 #include <vector>
 
+#include "cache/testing_constant_decoder.h"
 #include "cache/testing_options.h"
 #include "testing/cache_driver.h"
 #include "testing/resident_bytes.h"
-
-namespace {
-
-std::atomic<uint64_t> allocations{0};
-
-void* CountedAllocate(size_t n, size_t alignment) {
-  ++allocations;
-  void* p = alignment <= alignof(std::max_align_t)
-                ? std::malloc(n)
-                : std::aligned_alloc(
-                      alignment, (n + alignment - 1) / alignment * alignment);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
-}
-
-}  // namespace
-
-// Every allocation of the test binary is counted.
-void* operator new(size_t n) { return CountedAllocate(n, 1); }
-void* operator new[](size_t n) { return CountedAllocate(n, 1); }
-void* operator new(size_t n, std::align_val_t alignment) {
-  return CountedAllocate(n, static_cast<size_t>(alignment));
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, size_t, std::align_val_t) noexcept {
-  std::free(p);
-}
 
 namespace lkv {
 namespace {
@@ -146,77 +113,6 @@ TEST(PagedKvCacheTest, BudgetIsUsedToTheLastPages) {
   EXPECT_GT(stats.resident_bytes_max,
             stats.budget_bytes -
                 2 * kShape.n_lanes() * kShape.page_bytes(KvType::kF16));
-}
-
-// Decode steps of up to two sequences whose rows are all the same: they
-// allocate nothing themselves.
-class ConstantDecoder {
- public:
-  ConstantDecoder(PagedKvCache& cache, uint32_t n_threads)
-      : cache_(cache),
-        team_(n_threads),
-        row_(cache.shape().n_heads() * cache.shape().head_dim),
-        rows_(3 * row_, 0.5f),
-        out_(3 * row_) {}
-
-  bool Step(std::span<const StepEntry> entries) {
-    if (!cache_.BeginStep(entries).ok()) return false;
-    team_.Run([&](TeamMember& me) {
-      for (uint32_t layer = 0; layer < cache_.shape().n_layers; ++layer) {
-        AppendHeads(me, cache_, layer, {rows_.data(), row_},
-                    {rows_.data(), row_});
-        cache_.Attend(me, layer, {rows_.data(), row_}, out_.data(), row_);
-      }
-      cache_.EndStep(me);
-    });
-    return true;
-  }
-
- private:
-  PagedKvCache& cache_;
-  ThreadTeam team_;
-  const size_t row_;
-  std::vector<float> rows_;
-  std::vector<float> out_;
-};
-
-TEST(PagedKvCacheTest, DecodeStepsAllocateNothing) {
-  PagedKvCache cache(kShape, Threads(2));
-  CacheDriver drive(cache, 1);
-  SequenceOptions options = Small(
-      PolicyName::kLookahead, {.kind = Budget::Kind::kTokens, .amount = 256});
-  options.cache.base_window_tokens = 160;
-  DrivenSequence sequence = drive.Add(options, 1);
-  options.cache.unit = EvictionUnit::kRepack;
-  DrivenSequence repacked = drive.Add(options, 3);
-  DrivenSequence full = drive.Add(Small(PolicyName::kFull, {}), 2);
-  drive.Prefill(sequence, 400, 512);
-  drive.Prefill(repacked, 400, 512);
-  drive.Prefill(full, 100, 64);
-  ConstantDecoder decoder(cache, 2);
-  const StepEntry entries[] = {
-      {sequence.id, 1}, {repacked.id, 1}, {full.id, 1}};
-  const uint64_t before = allocations;
-  for (int i = 0; i < 200; ++i) ASSERT_TRUE(decoder.Step(entries));
-  EXPECT_EQ(allocations, before);
-  EXPECT_GT(cache.Stats(sequence.id).evicted_tokens, 300u);
-}
-
-TEST(PagedKvCacheTest, DecodeStepsOfForksAllocateNothing) {
-  PagedKvCache cache(kShape, Threads(2));
-  CacheDriver drive(cache, 1);
-  DrivenSequence parent =
-      drive.Add(Small(PolicyName::kLookahead,
-                      {.kind = Budget::Kind::kTokens, .amount = 256}),
-                1);
-  drive.Prefill(parent, 393, 512);
-  const Result<SequenceId> fork = cache.ForkSequence(parent.id);
-  ASSERT_TRUE(fork.ok()) << fork.status().message();
-  ConstantDecoder decoder(cache, 2);
-  const StepEntry entries[] = {{parent.id, 1}, {*fork, 1}};
-  const uint64_t before = allocations;
-  for (int i = 0; i < 200; ++i) ASSERT_TRUE(decoder.Step(entries));
-  EXPECT_EQ(allocations, before);
 }
 
 TEST(PagedKvCacheTest, ChunksAreAQuarterOfABudgetThatIsTooSmall) {
@@ -438,16 +334,6 @@ TEST(PagedKvCacheTest, Int8PaysForNoMoreSinksThanTheTextHas) {
   EXPECT_EQ(budget_bytes(65536), budget_bytes(32));
 }
 
-// A chat of up to `max_tokens` under a quarter, small in what it protects.
-SequenceOptions Chat(PolicyName policy, uint32_t max_tokens) {
-  SequenceOptions options =
-      Small(policy, {.kind = Budget::Kind::kShare, .share = 0.25});
-  options.prompt_tokens = 0;
-  options.max_new_tokens = 0;
-  options.max_tokens = max_tokens;
-  return options;
-}
-
 TEST(PagedKvCacheTest, ABudgetIsTheShareOfTheTextExpectedAfterTheTurn) {
   PagedKvCache cache(kShape, Threads(1));
   CacheDriver drive(cache, 1);
@@ -578,23 +464,6 @@ TEST(PagedKvCacheTest, NothingLeavesForTheSakeOfABudgetThatHasGrown) {
   ASSERT_TRUE(cache.AnnounceTurn(chat.id, 1, 3000).ok());
   for (uint32_t i = 0; i < 2 * kPageTokens; ++i) drive.Step(chat, 1);
   EXPECT_EQ(cache.Stats(chat.id).evicted_tokens, n_evicted);
-}
-
-TEST(PagedKvCacheTest, StepsAllocateNothingAfterTheBudgetHasGrown) {
-  PagedKvCache cache(kShape, Threads(1));
-  CacheDriver drive(cache, 1);
-  SequenceOptions options = Chat(PolicyName::kLookahead, 2000);
-  options.cache.base_window_tokens = 160;
-  DrivenSequence chat = drive.Add(options, 1);
-  ASSERT_TRUE(cache.AnnounceTurn(chat.id, 100, 10).ok());
-  drive.Prefill(chat, 100, 512);
-  ASSERT_TRUE(cache.AnnounceTurn(chat.id, 1, 1500).ok());
-  ConstantDecoder decoder(cache, 1);
-  const StepEntry entries[] = {{chat.id, 1}};
-  const uint64_t before = allocations;
-  for (int i = 0; i < 600; ++i) ASSERT_TRUE(decoder.Step(entries));
-  EXPECT_EQ(allocations, before);
-  EXPECT_GT(cache.Stats(chat.id).evicted_tokens, 200u);
 }
 
 }  // namespace

@@ -30,4 +30,14 @@ inline SequenceOptions Small(PolicyName policy, Budget budget) {
   return options;
 }
 
+// A chat of up to `max_tokens` under a quarter, small in what it protects.
+inline SequenceOptions Chat(PolicyName policy, uint32_t max_tokens) {
+  SequenceOptions options =
+      Small(policy, {.kind = Budget::Kind::kShare, .share = 0.25});
+  options.prompt_tokens = 0;
+  options.max_new_tokens = 0;
+  options.max_tokens = max_tokens;
+  return options;
+}
+
 }  // namespace lkv

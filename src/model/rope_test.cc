@@ -163,21 +163,23 @@ TEST(RopeTest, ARotationTurnsBackWhatTheTableTurned) {
   constexpr KvShape kShape{
       .n_layers = 1, .n_kv_heads = 1, .group = 1, .head_dim = 16};
   for (RopeOrder order : {RopeOrder::kNormal, RopeOrder::kNeox}) {
-    const RopeTable table({.order = order, .n_rotated = 12});
+    const RopeTable table(Plain(order, 12));
     ExpectedAttention expected(kShape, table.rotation(), 0);
     auto pages = SequencePages::Create(
         kShape,
         {.capacity_pages = 1, .capacity_pages_max = 1, .pages_per_lane = 1});
     ASSERT_TRUE(pages.ok());
     pages->Extend(0, 2);
-    std::vector<float> cosine(table.n_pairs()), sine(table.n_pairs());
-    for (uint32_t position : {3u, 77u, 5000u}) {
-      std::vector<float> head(16);
+    const auto turned_head = [&](uint32_t position) {
+      std::vector<float> head(16), cosine(6), sine(6);
       for (uint32_t i = 0; i < 16; ++i) head[i] = static_cast<float>(i) - 7;
       table.Angles(position, cosine.data(), sine.data());
       RotateHead(order, cosine.data(), sine.data(), table.n_pairs(),
                  head.data());
-      expected.Observe(0, position, head.data(), 1);
+      return head;
+    };
+    for (uint32_t position : {3u, 77u, 5000u}) {
+      expected.Observe(0, position, turned_head(position).data(), 1);
     }
     // Two keys, one a little longer: the ratio of their weights is what the
     // unturned head alone says, without a variance.
@@ -195,12 +197,8 @@ TEST(RopeTest, ARotationTurnsBackWhatTheTableTurned) {
     for (uint32_t i = 0; i < 12; ++i) key[i] = 20;
     pages->Write(*SelectKernels(nullptr), 0, 1, key.data(), value.data());
     double product = 0;
-    const RopeTable& t = table;
     for (uint32_t j = 0; j < ExpectedAttention::kHorizonTokens; ++j) {
-      std::vector<float> head(16);
-      for (uint32_t i = 0; i < 16; ++i) head[i] = static_cast<float>(i) - 7;
-      t.Angles(6000 + j, cosine.data(), sine.data());
-      RotateHead(order, cosine.data(), sine.data(), t.n_pairs(), head.data());
+      const std::vector<float> head = turned_head(6000 + j);
       for (uint32_t i = 0; i < 12; ++i) product += 20.0 * head[i];
     }
     product /= ExpectedAttention::kHorizonTokens;

@@ -45,6 +45,10 @@ class Residents {
   // What leaves so that a page can be opened.
   SlotMoves Choose(uint32_t step);
   void Evict(const SlotMoves& moves);
+  // What the resident slots have of a row over all tokens goes to mass_mean_,
+  // scaled to what it would have been over them alone: to sum to 1. Returns the
+  // scale.
+  float GatherMean(const float* row);
 
   const LaneTrace& trace_;
   const ReplayOptions& options_;
@@ -134,21 +138,26 @@ void Residents::Evict(const SlotMoves& moves) {
   }
 }
 
+float Residents::GatherMean(const float* row) {
+  float kept = 0;
+  for (size_t slot = 0; slot < positions_.size(); ++slot) {
+    mass_mean_[slot] = row[positions_[slot]];
+    kept += mass_mean_[slot];
+  }
+  const float scale = kept > 0 ? 1 / kept : 0;
+  for (size_t slot = 0; slot < positions_.size(); ++slot) {
+    mass_mean_[slot] *= scale;
+  }
+  return scale;
+}
+
 void Residents::Observe(uint32_t step) {
   const LaneTrace::TokenRows rows = trace_.tokens(step);
   const size_t n_slots = positions_.size();
-  float kept = 0;
-  for (size_t slot = 0; slot < n_slots; ++slot) {
-    mass_max_[slot] = rows.max[positions_[slot]];
-    mass_mean_[slot] = rows.mean[positions_[slot]];
-    kept += mass_mean_[slot];
-  }
-  // Attention over these slots alone would have summed to 1. (Of the group's
-  // heads only the mean is known; a maximum cannot pass 1.)
-  const float scale = kept > 0 ? 1 / kept : 0;
+  const float scale = GatherMean(rows.mean);
+  // Of the group's heads only the mean is known; a maximum cannot pass 1.
   for (size_t i = 0; i < n_slots; ++i) {
-    mass_max_[i] = std::min(1.0f, scale * mass_max_[i]);
-    mass_mean_[i] *= scale;
+    mass_max_[i] = std::min(1.0f, scale * rows.max[positions_[i]]);
   }
   policy_.Observe({.lane = 0,
                    .query_pos = step,
@@ -161,17 +170,8 @@ void Residents::Observe(uint32_t step) {
 }
 
 void Residents::Expect(uint32_t step) {
-  const float* expected = trace_.expectation(step);
-  const size_t n_slots = positions_.size();
-  float kept = 0;
-  for (size_t i = 0; i < n_slots; ++i) {
-    mass_mean_[i] = expected[positions_[i]];
-    kept += mass_mean_[i];
-  }
-  // Of these slots alone it would have summed to 1.
-  const float scale = kept > 0 ? 1 / kept : 0;
-  for (size_t i = 0; i < n_slots; ++i) mass_mean_[i] *= scale;
-  policy_.ObserveExpectation(0, std::span(mass_mean_).first(n_slots));
+  GatherMean(trace_.expectation(step));
+  policy_.ObserveExpectation(0, std::span(mass_mean_).first(positions_.size()));
 }
 
 }  // namespace
