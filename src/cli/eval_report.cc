@@ -184,7 +184,11 @@ std::string EvalAsText(const ClosedLoopReport& report,
   std::string out =
       FormatCount(report.window_names.size(), "window") + " of " +
       FormatCount(options.context_tokens) + " and " +
-      FormatCount(options.forced_tokens) + " tokens; the context is read " +
+      FormatCount(options.forced_tokens) + " tokens" +
+      (options.continuation == Continuation::kReplay
+           ? ", the context's own once more"
+           : "") +
+      "; the context is read " +
       (options.reading == PromptReading::kWhole ? "whole, then cut down"
                                                 : "within the budget") +
       (options.budget_scope == BudgetScope::kContext

@@ -158,6 +158,13 @@ void EvalVerb::AddTo(CLI::App& app) {
   AddNumber(*verb, "--forced", &forced_tokens_, 1, 1u << 16,
             "fidelity: tokens of a window that are fed one by one and "
             "compared");
+  verb->add_option(
+          "--continuation", continuation_,
+          "fidelity: what these tokens are; next: what follows in the text; "
+          "replay: the context's own from its first third on, once more "
+          "[next]")
+      ->type_name("WHAT")
+      ->check(OneOf({"next", "replay"}));
   AddList(*verb, "--tasks", &tasks_,
           "recall: needle, multikey, variable, facts, repetition, dialogue "
           "[all]");
@@ -278,6 +285,8 @@ Result<EvalPlan> EvalVerb::ReadPlan() const {
     fidelity.budgets = *budgets;
     fidelity.context_tokens = context_tokens_.value_or(fidelity.context_tokens);
     fidelity.forced_tokens = forced_tokens_;
+    fidelity.continuation =
+        continuation_ == "replay" ? Continuation::kReplay : Continuation::kNext;
     fidelity.windows_per_text = n_windows_;
     fidelity.reading = reading;
     fidelity.budget_scope = budget_scope_ == "window" ? BudgetScope::kWindow

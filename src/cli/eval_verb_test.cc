@@ -68,6 +68,40 @@ TEST(EvalTest, AContextReadWithinTheBudgetIsCutWhileItIsRead) {
   EXPECT_NE(whole.out, within.out);
 }
 
+TEST(EvalTest, AReplayForcesTheContextsOwnTokens) {
+  Words words = {"eval",          "-f",       LKV_SOURCE_DIR "/LICENSE",
+                 "--windows",     "1",        "--context",
+                 "600",           "--forced", "64",
+                 "--budget",      "50%",      "--policies",
+                 "streaming",     "--set",    "recent_tokens=32",
+                 "--continuation"};
+  const auto run = [&](const std::string& continuation) {
+    Words with = words;
+    with.push_back(continuation);
+    return RunJson(with);
+  };
+  const auto next = run("next"), replay = run("replay");
+  EXPECT_EQ(next["windows"], replay["windows"]);
+  const double next_nll = next["full_nll_by_window"][0];
+  const double replay_nll = replay["full_nll_by_window"][0];
+  EXPECT_LT(replay_nll, 0.5 * next_nll)
+      << "a model that has the context can copy it";
+  // Streaming has thrown away what is to be copied.
+  EXPECT_GT(replay["rows"][0]["fidelity"]["kl_mean"],
+            next["rows"][0]["fidelity"]["kl_mean"]);
+}
+
+TEST(EvalTest, AContextTooShortToBeReplayedIsRefused) {
+  const ChildResult result = RunLkv(WithModel(
+      {"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--windows", "1", "--context",
+       "90", "--forced", "60", "--continuation", "replay"}));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.err.find("a context of 90 tokens has no 61 tokens behind "
+                            "its first third to replay"),
+            std::string::npos)
+      << result.err;
+}
+
 TEST(EvalTest, TasksHoldEveryFieldOfTheInterface) {
   const auto document = RunJson(
       {"eval", "--suite", "recall", "--tasks", "repetition,variable",

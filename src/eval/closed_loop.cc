@@ -12,13 +12,20 @@ namespace {
 
 struct Window {
   std::span<const int32_t> context;
-  // The tokens fed behind it, and one more: what the last one is followed by.
+  // The tokens forced behind it, and one more: what the last one is followed
+  // by.
   std::span<const int32_t> following;
 };
 
 // The logits behind each forced token: [forced_tokens][vocab_size].
 using Predictions = std::vector<std::vector<float>>;
 
+// Where in a context its replay begins.
+size_t ReplayBegin(const ClosedLoopOptions& options) {
+  return options.context_tokens / 3;
+}
+
+// The places are those of either continuation, so that the two can be compared.
 std::vector<Window> WindowsOf(const TokenizedText& text,
                               const ClosedLoopOptions& options) {
   const size_t n_following = options.forced_tokens + size_t{1};
@@ -30,9 +37,12 @@ std::vector<Window> WindowsOf(const TokenizedText& text,
     const size_t begin = options.windows_per_text == 1
                              ? 0
                              : room * i / (options.windows_per_text - 1);
-    windows.push_back({.context = tokens.subspan(begin, options.context_tokens),
-                       .following = tokens.subspan(
-                           begin + options.context_tokens, n_following)});
+    const std::span<const int32_t> window = tokens.subspan(begin, n_window);
+    const size_t forced_begin = options.continuation == Continuation::kReplay
+                                    ? ReplayBegin(options)
+                                    : options.context_tokens;
+    windows.push_back({.context = window.first(options.context_tokens),
+                       .following = window.subspan(forced_begin, n_following)});
   }
   return windows;
 }
@@ -91,10 +101,20 @@ Status RunWholeWindow(Engine& engine, const Window& window,
       cancelled);
 }
 
-Status CheckTexts(std::span<const TokenizedText> texts,
-                  const ClosedLoopOptions& options) {
+Status CheckWindows(std::span<const TokenizedText> texts,
+                    const ClosedLoopOptions& options) {
   const uint64_t n_window =
       uint64_t{options.context_tokens} + options.forced_tokens + 1;
+  const uint64_t replay_end =
+      ReplayBegin(options) + uint64_t{options.forced_tokens} + 1;
+  if (options.continuation == Continuation::kReplay &&
+      replay_end > options.context_tokens) {
+    return InvalidArgument(
+        "a context of " + std::to_string(options.context_tokens) +
+        " tokens has no " +
+        std::to_string(options.forced_tokens + uint64_t{1}) +
+        " tokens behind its first third to replay; force fewer or read more");
+  }
   for (const TokenizedText& text : texts) {
     if (Status s = CheckHoldsWindow(text, n_window); !s.ok()) return s;
   }
@@ -238,7 +258,7 @@ Result<ClosedLoopReport> RunClosedLoop(
     const ClosedLoopOptions& options,
     const std::function<void(uint64_t, uint64_t)>& progress,
     const std::function<bool()>& cancelled) {
-  if (Status s = CheckTexts(texts, options); !s.ok()) return s;
+  if (Status s = CheckWindows(texts, options); !s.ok()) return s;
   ClosedLoopReport report;
   Result<std::vector<Setup>> setups = SetupsOf(options, &report.rows);
   if (!setups.ok()) return setups.status();

@@ -1,11 +1,11 @@
 // The closed loop: what budgets and policies change in the predictions, on
 // windows of given texts.
 //
-// A window is a context, read as a prompt, and forced tokens that follow it in
-// the text, fed one by one. The predictions behind these are compared with
-// those of the full cache on the same window (eval/fidelity.h), so that
-// policies can be compared window by window: windows differ from each other
-// more than policies do.
+// A window is a context, read as a prompt, and forced tokens, fed one by one:
+// what follows in the text, or a part of the context once more. The predictions
+// behind these are compared with those of the full cache on the same window
+// (eval/fidelity.h), so that policies can be compared window by window: windows
+// differ from each other more than policies do.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,13 @@
 
 namespace lkv {
 
+// The forced tokens of a window.
+enum class Continuation {
+  kNext,    // what follows the context in the text
+  kReplay,  // the context's own tokens from its first third on, once more: what
+            // is wanted is old, and no policy that throws away can have known
+};
+
 // Options of the cache to compare beside policies by name, at budgets of their
 // own.
 struct ClosedLoopCandidate {
@@ -39,6 +46,7 @@ struct ClosedLoopOptions {
   std::vector<ClosedLoopCandidate> candidates;
   uint32_t context_tokens = 3072;
   uint32_t forced_tokens = 256;
+  Continuation continuation = Continuation::kNext;
   uint32_t windows_per_text = 5;  // evenly over the text; they may overlap
   PromptReading reading = PromptReading::kWhole;
   BudgetScope budget_scope = BudgetScope::kWindow;
@@ -79,7 +87,8 @@ struct ClosedLoopReport {
 
 // Needs an engine with high activations. `progress` (may be empty) is told runs
 // done and all. kInvalidArgument: an unknown policy, a text too short for a
-// window, a budget below what the policies need, a budget of the context that
+// window, a context too short to be replayed, a budget below what the policies
+// need, a budget of the context that
 // is to hold while that is read. kCancelled: before one window was finished.
 Result<ClosedLoopReport> RunClosedLoop(
     Engine& engine, std::span<const TokenizedText> texts,
