@@ -12,11 +12,12 @@ void FillScalarKernels(KernelTable* table);
 void FillAvx2Kernels(KernelTable* table);
 void FillAvx512Kernels(KernelTable* table);
 
-// A set spans three files: rows (and the function above), matrix products and
-// attention. Each of these fills the members of its file. AVX-512 has a fourth,
-// for processors with bf16.
+// A set spans four files: rows (and the function above), matrix products,
+// attention and cold groups. Each of these fills the members of its file.
+// AVX-512 has a fifth, for processors with bf16.
 void AddScalarMatmul(KernelTable* table);
 void AddScalarAttention(KernelTable* table);
+void AddScalarCold(KernelTable* table);
 void AddAvx2Matmul(KernelTable* table);
 void AddAvx2Attention(KernelTable* table);
 void AddAvx512Matmul(KernelTable* table);

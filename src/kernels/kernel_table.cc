@@ -20,12 +20,16 @@ struct Sets {
   size_t n_sets = 0;
 
   void Add(void (*fill)(KernelTable* table)) {
+    // What a set does not have of its own.
+    FillScalarKernels(&tables[n_sets]);
     fill(&tables[n_sets]);
     // For want of products of bf16.
     for (size_t type = 0; type < kKvTypes; ++type) {
       tables[n_sets].attend_prefill_bf16[type] =
           tables[n_sets].attend_prefill[type];
     }
+    tables[n_sets].attend_prefill_mixed_bf16 =
+        tables[n_sets].attend_prefill_mixed;
     names[n_sets] = tables[n_sets].name;
     ++n_sets;
   }

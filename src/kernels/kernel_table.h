@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "base/types.h"
+#include "kernels/cold_group.h"
 #include "kernels/tiles.h"
 
 namespace lkv {
@@ -76,6 +77,9 @@ struct PageRun {
   // Of int8 runs only: [head_dim] to be added to each key that is not exact;
   // nullptr = nothing.
   const float* key_offset = nullptr;
+  // Of mixed runs only: [ceil(n_slots / 16)], page i where pages[i] is nullptr;
+  // the others hold f16.
+  const ColdPage* cold = nullptr;
 };
 
 // One query token, all query heads of one KV head, over one run of pages.
@@ -206,6 +210,9 @@ struct KernelTable {
   // kBF16 where the processor multiplies that faster; elsewhere the same
   // functions.
   void (*attend_prefill_bf16[kKvTypes])(const AttendPrefillArgs& args);
+  // The same two over mixed runs of f16 and cold pages.
+  void (*attend_prefill_mixed)(const AttendPrefillArgs& args);
+  void (*attend_prefill_mixed_bf16)(const AttendPrefillArgs& args);
   void (*reduce_mass)(const ReduceMassArgs& args);
   // For slots [first, last) of a page: norms[slot - first] = |v|,
   // distances[slot - first] = |v - mean| with mean [head_dim].
@@ -213,6 +220,12 @@ struct KernelTable {
                                 uint32_t last, uint32_t head_dim,
                                 const float* mean, float* norms,
                                 float* distances);
+
+  // --- cold groups (cold_group.h) -------------------------------------------
+  // The same bytes from every set.
+  void (*encode_cold)(const EncodeColdArgs& args);
+  void (*scan_cold)(const ScanColdArgs& args);
+  void (*attend_cold)(const AttendColdArgs& args);
 
   // --- rows -----------------------------------------------------------------
   // out = x / sqrt(mean(x^2) + eps) * weight.

@@ -45,6 +45,11 @@ TEST(KernelTableTest, EverySetIsComplete) {
       EXPECT_NE(set->attend_prefill_bf16[type], nullptr) << set->name;
       EXPECT_NE(set->value_stats[type], nullptr) << set->name;
     }
+    EXPECT_NE(set->attend_prefill_mixed, nullptr) << set->name;
+    EXPECT_NE(set->attend_prefill_mixed_bf16, nullptr) << set->name;
+    EXPECT_NE(set->encode_cold, nullptr) << set->name;
+    EXPECT_NE(set->scan_cold, nullptr) << set->name;
+    EXPECT_NE(set->attend_cold, nullptr) << set->name;
     EXPECT_NE(set->reduce_mass, nullptr) << set->name;
     EXPECT_NE(set->rms_norm, nullptr) << set->name;
     EXPECT_NE(set->silu_multiply, nullptr) << set->name;

@@ -110,6 +110,7 @@ void FillScalarKernels(KernelTable* table) {
   table->quantize_row = QuantizeRow;
   AddScalarMatmul(table);
   AddScalarAttention(table);
+  AddScalarCold(table);
   table->rms_norm = RmsNorm;
   table->silu_multiply = SiluMultiply;
   table->add = Add;

@@ -3,6 +3,7 @@
 #include <limits>
 #include <optional>
 
+#include "kernels/cold_layout.h"
 #include "kernels/int8_page.h"
 #include "kernels/kernel_sets.h"
 
@@ -73,6 +74,64 @@ class Int8Slot {
   const int8_t* values_ = nullptr;
   float key_scale_ = 0;
   float value_scale_ = 0;
+};
+
+// One slot of a cold page.
+class ColdSlot {
+ public:
+  ColdSlot() = default;
+  ColdSlot(const PageRun& run, uint32_t slot)
+      : page_(run.cold[slot / kPageSlots]),
+        slot_(slot % kPageSlots),
+        head_dim_(run.head_dim) {}
+
+  float Key(uint32_t d) const {
+    const auto* scales = reinterpret_cast<const uint16_t*>(
+        page_.digest + ColdKeyScalesAt(head_dim_));
+    const uint32_t upper =
+        page_.digest[ColdUpperAt(slot_, d)] >> (2 * page_.index) & 3;
+    const uint32_t lower =
+        page_.body[ColdLowerAt(slot_, d)] >> ColdLowerShift(d) & 3;
+    return ElementOf(4 * upper + lower, scales[d], scales[head_dim_ + d]);
+  }
+  float Value(uint32_t d) const {
+    const auto* scales = reinterpret_cast<const uint16_t*>(
+        page_.body + ColdValueScalesAt(head_dim_));
+    const uint32_t level =
+        page_.body[ColdValueAt(head_dim_, slot_, d)] >> ColdValueShift(slot_) &
+        15;
+    return ElementOf(level, scales[slot_], scales[kPageSlots + slot_]);
+  }
+
+ private:
+  static float ElementOf(uint32_t level, uint16_t scale, uint16_t min) {
+    return F16ToF32(min) + F16ToF32(scale) * static_cast<float>(level);
+  }
+
+  ColdPage page_;
+  uint32_t slot_ = 0;
+  uint32_t head_dim_ = 0;
+};
+
+// One slot of a mixed run.
+class MixedSlot {
+ public:
+  MixedSlot(const PageRun& run, uint32_t slot) {
+    if (run.pages[slot / kPageSlots] != nullptr) {
+      exact_.emplace(run, slot);
+    } else {
+      cold_ = ColdSlot(run, slot);
+    }
+  }
+
+  float Key(uint32_t d) const { return exact_ ? exact_->Key(d) : cold_.Key(d); }
+  float Value(uint32_t d) const {
+    return exact_ ? exact_->Value(d) : cold_.Value(d);
+  }
+
+ private:
+  std::optional<HalvesSlot<F16ToF32>> exact_;
+  ColdSlot cold_;
 };
 
 template <typename Slot>
@@ -149,6 +208,22 @@ void AttendDecode(const AttendDecodeArgs& args) {
     args.m[g] = state.m;
     args.l[g] = state.l;
   }
+}
+
+void AttendCold(const AttendColdArgs& args) {
+  AttendDecode<ColdSlot>({.run = {.pages = nullptr,
+                                  .n_slots = args.n_pages * kPageSlots,
+                                  .head_dim = args.head_dim,
+                                  .cold = args.pages},
+                          .group = args.group,
+                          .q = args.q,
+                          .m = args.m,
+                          .l = args.l,
+                          .o = args.o,
+                          .p = args.p,
+                          .p_stride = args.p_stride,
+                          .p_max = args.p_max,
+                          .p_max_stride = args.p_max_stride});
 }
 
 template <typename Slot>
@@ -251,6 +326,8 @@ void AddScalarAttention(KernelTable* table) {
   table->attend_prefill[f16] = AttendPrefill<F16>;
   table->attend_prefill[bf16] = AttendPrefill<BF16>;
   table->attend_prefill[int8] = AttendPrefill<Int8Slot>;
+  table->attend_prefill_mixed = AttendPrefill<MixedSlot>;
+  table->attend_cold = AttendCold;
   table->reduce_mass = ReduceMass;
   table->value_stats[f16] = ValueStats<F16>;
   table->value_stats[bf16] = ValueStats<BF16>;

@@ -176,14 +176,16 @@ inline std::vector<float> ScaledQueries(uint32_t n, uint32_t head_dim,
   return q;
 }
 
-// Attention of one query over the first n_slots slots, in double precision.
+// Attention of one query over the first n_slots slots of a lane, which has
+// head_dim, Key(slot, d) and Value(slot, d), in double precision.
 struct ExactAttention {
   double max_logit = -std::numeric_limits<double>::infinity();
   double sum = 0;  // of exp(logit - max_logit)
   std::vector<double> weights;
   std::vector<double> output;
 
-  ExactAttention(const TestLane& lane, uint32_t n_slots, const float* q)
+  template <typename Lane>
+  ExactAttention(const Lane& lane, uint32_t n_slots, const float* q)
       : weights(n_slots), output(lane.head_dim) {
     for (uint32_t i = 0; i < n_slots; ++i) {
       for (uint32_t d = 0; d < lane.head_dim; ++d) {

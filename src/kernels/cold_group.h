@@ -1,0 +1,94 @@
+// Cold groups: keys and values of kColdGroupPages consecutive full pages of a
+// lane in 4 bits, cut so that attention to all of them can be estimated from a
+// sixteenth of their f16 bytes; and the arguments of their kernels, members of
+// KernelTable.
+//
+// An element is min + scale * level, level an integer from 0 to 15. Keys have a
+// scale and min for each channel of the group, values for each slot (KIVI,
+// arXiv 2402.02750: outliers of keys stay in their channel). The upper two bits
+// of the keys' levels, and the channels' scales, are the group's *digest*; the
+// lower two lie beside the values in the *body* of their page, which is read
+// only where the estimate is high.
+//
+// digest: upper [head_dim / 4][16][4] bytes: bits 2 i and 2 i + 1 of byte
+//   (d / 4, slot, d % 4) are those of page i of the group; then f16 scale
+//   [head_dim] and min [head_dim] of the channels.
+// body: lower [head_dim / 16][16][4] bytes: bits 2 i and 2 i + 1 of byte
+//   (d / 16, slot, d % 4) are those of the dimension d with d / 4 % 4 = i; then
+//   values [2][head_dim][4] bytes: the low nibble of byte (a, d, t) is the
+//   level of slot 8 a + t, the high one of slot 8 a + 4 + t; then f16 scale
+//   [16] and min [16] of the slots' values.
+//
+// So 64 bytes hold four dimensions of 16 slots, or four slots of 16 dimensions
+// twice: what a multiplication of bytes sums by fours in 16 lanes. Digests and
+// bodies are aligned to 2 bytes at least; to 64 they are read faster.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/types.h"
+
+namespace lkv {
+
+inline constexpr uint32_t kColdGroupPages = 4;
+inline constexpr uint32_t kColdGroupSlots = kColdGroupPages * kPageTokens;
+// A digest has kColdDigestBytesPerDim * head_dim bytes, a body
+// kColdBodyBytesPerDim * head_dim + kColdBodyScaleBytes.
+inline constexpr size_t kColdDigestBytesPerDim = 20;
+inline constexpr size_t kColdBodyBytesPerDim = 12;
+inline constexpr size_t kColdBodyScaleBytes = 64;
+
+// One page of a cold group.
+struct ColdPage {
+  const uint8_t* digest = nullptr;  // of its group; nullptr: not a cold page
+  const uint8_t* body = nullptr;
+  uint32_t index = 0;  // in the group
+};
+
+// Quantises the f16 pages of a group. No element is further than half a step
+// from what it was (scales are rounded up to f16); those of a channel or row of
+// equal elements are exact, but for the sign of 0. What becomes of a group with
+// elements that are not finite is unspecified.
+struct EncodeColdArgs {
+  const uint8_t* pages[kColdGroupPages];
+  uint32_t head_dim;  // multiple of 16
+  uint8_t* digest;
+  uint8_t* bodies[kColdGroupPages];
+};
+
+// Estimated logits of every slot of some groups, for all query heads of one KV
+// head: those of keys whose lower bits are taken for 1.5, the middle.
+//
+// With u the upper bits, and the channels' scales folded into the query, a
+// logit is sum q (min + 1.5 scale) + 4 sum (q scale) u. In the second sum
+// q scale is rounded to a multiple of its largest magnitude in the group / 127.
+struct ScanColdArgs {
+  const uint8_t* const* digests;  // [n_groups]
+  uint32_t n_groups;
+  uint32_t head_dim;
+  uint32_t group;
+  const float* q;  // [group, head_dim], already scaled
+  // [group, logit_stride]; slot s of group i at kColdGroupSlots * i + s
+  float* logits;
+  size_t logit_stride;
+};
+
+// As AttendDecodeArgs, over cold pages: slot s of page i is slot 16 i + s. The
+// query is rounded to 16 bits per group, probabilities to 15 per chunk.
+struct AttendColdArgs {
+  const ColdPage* pages;  // [n_pages]; n_pages > 0
+  uint32_t n_pages;
+  uint32_t head_dim;
+  uint32_t group;
+  const float* q;  // [group, head_dim], already scaled
+  float* m;        // [group]
+  float* l;        // [group]
+  float* o;        // [group, head_dim]
+  float* p;        // or nullptr
+  size_t p_stride;
+  float* p_max;
+  size_t p_max_stride;
+};
+
+}  // namespace lkv

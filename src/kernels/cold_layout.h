@@ -1,0 +1,48 @@
+// Where things are in a cold group (see cold_group.h), and the scale of its
+// elements: the same in every kernel set. Internal linkage, so that a set's
+// instructions stay in its own object.
+#pragma once
+
+#include "kernels/kernel_table.h"
+
+namespace lkv {
+namespace {
+
+// Byte of a digest that holds the upper bits of dimension d of a slot, those of
+// page i from bit 2 i on.
+inline size_t ColdUpperAt(uint32_t slot, uint32_t d) {
+  return (size_t{d / 4} * kPageSlots + slot) * 4 + d % 4;
+}
+// First byte of a digest's scales.
+inline size_t ColdKeyScalesAt(uint32_t head_dim) {
+  return size_t{kPageSlots} * head_dim;
+}
+// Byte of a body that holds the lower bits of dimension d of a slot's key, from
+// bit ColdLowerShift(d) on.
+inline size_t ColdLowerAt(uint32_t slot, uint32_t d) {
+  return (size_t{d / 16} * kPageSlots + slot) * 4 + d % 4;
+}
+inline uint32_t ColdLowerShift(uint32_t d) { return d / 4 % 4 * 2; }
+// Byte of a body that holds dimension d of a slot's value, from bit
+// ColdValueShift(slot) on.
+inline size_t ColdValueAt(uint32_t head_dim, uint32_t slot, uint32_t d) {
+  return size_t{4} * head_dim + (size_t{slot / 8} * head_dim + d) * 4 +
+         slot % 4;
+}
+inline uint32_t ColdValueShift(uint32_t slot) { return slot / 4 % 2 * 4; }
+// First byte of a body's scales.
+inline size_t ColdValueScalesAt(uint32_t head_dim) {
+  return kColdBodyBytesPerDim * head_dim;
+}
+
+constexpr float kLargestColdLevel = 15;
+// What the lower bits of a key are taken for while they are not read.
+constexpr float kUnreadLower = 1.5f;
+
+// The largest magnitude of a folded query in scan_cold, and what is taken for
+// 0, long before 1 / magnitude overflows.
+constexpr float kLargestFolded = 127;
+constexpr float kSmallestFolded = 1e-30f;
+
+}  // namespace
+}  // namespace lkv

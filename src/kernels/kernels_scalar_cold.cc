@@ -1,0 +1,162 @@
+// Reference kernels of cold groups, but for attention to their pages, which is
+// in kernels_scalar_attention.cc.
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cold_layout.h"
+#include "kernels/kernel_sets.h"
+
+namespace lkv {
+namespace {
+
+// How the elements of a channel or row become levels.
+struct ColdScale {
+  uint16_t scale;  // f16
+  uint16_t min;    // f16
+  float min_value;
+  float inverse;  // 1 / scale, or 0
+
+  ColdScale(const float* x, uint32_t n) {
+    float low = x[0];
+    float high = x[0];
+    for (uint32_t i = 1; i < n; ++i) {
+      low = std::fmin(low, x[i]);
+      high = std::fmax(high, x[i]);
+    }
+    min_value = low + 0.0f;  // -0 becomes 0
+    min = F32ToF16(min_value);
+    // Rounded up, so that the highest level is kLargestColdLevel.
+    const float step = (high - low) / kLargestColdLevel;
+    scale = F32ToF16(step);
+    if (F16ToF32(scale) < step) ++scale;
+    inverse = scale == 0 ? 0 : 1 / F16ToF32(scale);
+  }
+
+  uint8_t LevelOf(float x) const {
+    return static_cast<uint8_t>(std::lrint((x - min_value) * inverse));
+  }
+};
+
+// Adds bits that are still 0.
+void Put(uint8_t* byte, uint32_t bits, uint32_t shift) {
+  *byte = static_cast<uint8_t>(*byte | bits << shift);
+}
+
+void EncodeKeys(const EncodeColdArgs& args) {
+  uint8_t* scales = args.digest + ColdKeyScalesAt(args.head_dim);
+  uint8_t* mins = scales + 2 * args.head_dim;
+  float channel[kColdGroupSlots];
+  for (uint32_t d = 0; d < args.head_dim; ++d) {
+    for (uint32_t i = 0; i < kColdGroupSlots; ++i) {
+      const auto* keys =
+          reinterpret_cast<const uint16_t*>(args.pages[i / kPageSlots]);
+      channel[i] = F16ToF32(keys[d * kPageSlots + i % kPageSlots]);
+    }
+    const ColdScale scale(channel, kColdGroupSlots);
+    std::memcpy(scales + 2 * d, &scale.scale, sizeof(uint16_t));
+    std::memcpy(mins + 2 * d, &scale.min, sizeof(uint16_t));
+    for (uint32_t i = 0; i < kColdGroupSlots; ++i) {
+      const uint32_t level = scale.LevelOf(channel[i]);
+      const uint32_t page = i / kPageSlots;
+      const uint32_t slot = i % kPageSlots;
+      Put(args.digest + ColdUpperAt(slot, d), level / 4, 2 * page);
+      Put(args.bodies[page] + ColdLowerAt(slot, d), level % 4,
+          ColdLowerShift(d));
+    }
+  }
+}
+
+void EncodeValues(const uint8_t* page, uint32_t head_dim, uint8_t* body) {
+  const auto* values =
+      reinterpret_cast<const uint16_t*>(page) + size_t{kPageSlots} * head_dim;
+  uint8_t* scales = body + ColdValueScalesAt(head_dim);
+  uint8_t* mins = scales + 2 * kPageSlots;
+  float row[kMaxHeadDim];
+  for (uint32_t slot = 0; slot < kPageSlots; ++slot) {
+    for (uint32_t d = 0; d < head_dim; ++d) {
+      row[d] = F16ToF32(values[slot * head_dim + d]);
+    }
+    const ColdScale scale(row, head_dim);
+    std::memcpy(scales + 2 * slot, &scale.scale, sizeof(uint16_t));
+    std::memcpy(mins + 2 * slot, &scale.min, sizeof(uint16_t));
+    for (uint32_t d = 0; d < head_dim; ++d) {
+      Put(body + ColdValueAt(head_dim, slot, d), scale.LevelOf(row[d]),
+          ColdValueShift(slot));
+    }
+  }
+}
+
+void EncodeCold(const EncodeColdArgs& args) {
+  std::memset(args.digest, 0, kColdDigestBytesPerDim * args.head_dim);
+  for (uint8_t* body : args.bodies) {
+    std::memset(body, 0,
+                kColdBodyBytesPerDim * args.head_dim + kColdBodyScaleBytes);
+  }
+  EncodeKeys(args);
+  for (uint32_t page = 0; page < kColdGroupPages; ++page) {
+    EncodeValues(args.pages[page], args.head_dim, args.bodies[page]);
+  }
+}
+
+// A query with the scales of one digest's channels folded into it: its product
+// with a key of upper bits u is offset + factor * sum bytes u.
+struct FoldedQuery {
+  int8_t bytes[kMaxHeadDim];
+  float factor;
+  float offset = 0;
+
+  FoldedQuery(const uint8_t* digest, uint32_t head_dim, const float* q) {
+    const auto* scales =
+        reinterpret_cast<const uint16_t*>(digest + ColdKeyScalesAt(head_dim));
+    const uint16_t* mins = scales + head_dim;
+    float products[kMaxHeadDim];
+    float largest = 0;
+    for (uint32_t d = 0; d < head_dim; ++d) {
+      const float scale = F16ToF32(scales[d]);
+      offset += q[d] * (F16ToF32(mins[d]) + kUnreadLower * scale);
+      products[d] = q[d] * scale;
+      largest = std::fmax(largest, std::fabs(products[d]));
+    }
+    factor = 4 * (largest / kLargestFolded);
+    const float inverse =
+        largest > kSmallestFolded ? kLargestFolded / largest : 0;
+    for (uint32_t d = 0; d < head_dim; ++d) {
+      // In double, where the product is exact: a fused multiplication rounds to
+      // the same integer.
+      bytes[d] = static_cast<int8_t>(
+          std::lrint(static_cast<double>(products[d]) * inverse));
+    }
+  }
+};
+
+void ScanGroup(const ScanColdArgs& args, const uint8_t* digest, const float* q,
+               float* logits) {
+  const FoldedQuery folded(digest, args.head_dim, q);
+  for (uint32_t i = 0; i < kColdGroupSlots; ++i) {
+    int32_t sum = 0;
+    for (uint32_t d = 0; d < args.head_dim; ++d) {
+      const uint32_t byte = digest[ColdUpperAt(i % kPageSlots, d)];
+      const uint32_t upper = byte >> (2 * (i / kPageSlots)) & 3;
+      sum += folded.bytes[d] * static_cast<int32_t>(upper);
+    }
+    logits[i] = folded.offset + folded.factor * static_cast<float>(sum);
+  }
+}
+
+void ScanCold(const ScanColdArgs& args) {
+  for (uint32_t i = 0; i < args.n_groups; ++i) {
+    for (uint32_t g = 0; g < args.group; ++g) {
+      ScanGroup(args, args.digests[i], args.q + size_t{g} * args.head_dim,
+                args.logits + g * args.logit_stride + i * kColdGroupSlots);
+    }
+  }
+}
+
+}  // namespace
+
+void AddScalarCold(KernelTable* table) {
+  table->encode_cold = EncodeCold;
+  table->scan_cold = ScanCold;
+}
+
+}  // namespace lkv
