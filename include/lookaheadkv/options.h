@@ -121,6 +121,14 @@ struct CacheOptions {
   // Of a sequence's first prompt; kRepeat always reads it whole.
   PromptReading reading = PromptReading::kWithinBudget;
 
+  // --- tiers ----------------------------------------------------------------
+  // Whether what leaves stays within reach: a coarse copy of every token is
+  // kept, and each step reads of it what its query asks for. Whole pages leave
+  // then.
+  bool tiers = false;
+  // Share of the tokens that have left which a decoded token reads in full.
+  double attend_share = 0.25;
+
   uint64_t seed = 0;  // of the random policy
 
   // How the pages of a sequence are shared among its lanes.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "base/check.h"
 #include "cache/observed_queries.h"
@@ -47,6 +46,14 @@ struct NewTokens {
   }
 };
 
+// Of masses by position, those of the lane's exact pages, moved to the front.
+void KeepExactOnly(const PageTable& table, float* mass) {
+  for (uint32_t i = 0; i < table.n_pages(); ++i) {
+    const float* from = mass + table.first_positions()[i];
+    std::copy(from, from + kPageTokens, mass + size_t{i} * kPageTokens);
+  }
+}
+
 }  // namespace
 
 AttentionRunner::AttentionRunner(const KvShape& shape,
@@ -58,7 +65,8 @@ AttentionRunner::AttentionRunner(const KvShape& shape,
       block_queries_(std::max(1u, kPrefillRows / shape.group)),
       block_rows_(block_queries_ * shape.group),
       observed_rows_(std::min(block_queries_, kWaveRows) * shape.group),
-      members_(max_threads) {
+      members_(max_threads),
+      cold_(shape, kernels, max_threads) {
   static_assert(kRunSlots % kAttendChunkSlots == 0);
   for (Member& member : members_) {
     member.q = AlignedBuffer<float>(size_t{block_rows_} * shape.head_dim);
@@ -87,6 +95,7 @@ void AttentionRunner::Reserve(uint32_t n_slots, uint32_t n_parts) {
   run_l_ = AlignedBuffer<float>(n_heads * run_stride);
   run_o_ = AlignedBuffer<float>(n_heads * run_stride * shape_.head_dim);
   if (keeps_masses_) AllocateMasses(n_parts, slot_stride, chunk_stride);
+  if (has_cold_) AllocateCold(n_slots, n_parts);
   // Last: whoever is refused memory above goes on in buffers that are larger
   // than needed.
   slot_capacity_ = n_slots;
@@ -100,6 +109,20 @@ void AttentionRunner::ReserveMasses() {
   if (keeps_masses_) return;
   AllocateMasses(part_capacity_, slot_stride_, chunk_stride_);
   keeps_masses_ = true;
+}
+
+void AttentionRunner::ReserveCold() {
+  if (has_cold_) return;
+  AllocateCold(slot_capacity_, part_capacity_);
+  has_cold_ = true;
+}
+
+void AttentionRunner::AllocateCold(uint32_t n_slots, uint32_t n_parts) {
+  cold_.Reserve(n_slots, n_parts);
+  for (Member& member : members_) {
+    member.run_pages.resize(PagesOf(n_slots));
+    member.run_cold.resize(PagesOf(n_slots));
+  }
 }
 
 void AttentionRunner::AllocateMasses(uint32_t n_parts, size_t slot_stride,
@@ -131,7 +154,7 @@ uint64_t AttentionRunner::n_bytes() const {
       n_floats += buffer->size();
     }
   }
-  return n_floats * sizeof(float);
+  return n_floats * sizeof(float) + cold_.n_bytes();
 }
 
 void AttentionRunner::BeginStep(std::span<const StepPart> parts) {
@@ -184,7 +207,25 @@ void AttentionRunner::AttendDecodes(TeamMember& me,
       return;
     }
     n_done.store(0, std::memory_order_relaxed);
-    MergeRuns(mine, item, call);
+    MergeRuns(item.pair, item.n_runs);
+    if (!ColdAttention::Concerns(*item.part)) {
+      FinishDecode(mine, *item.part, item.pair, call);
+    }
+  });
+  if (std::none_of(parts.begin(), parts.end(), ColdAttention::Concerns)) return;
+  cold_.Attend(me, {.parts = parts,
+                    .layer = call.layer,
+                    .q = call.q,
+                    .exact_m = run_m_.data(),
+                    .exact_l = run_l_.data(),
+                    .exact_stride = run_stride_ * shape_.group});
+  me.ForEach(parts.size() * shape_.n_kv_heads, [&](size_t pair) {
+    const StepPart& part = parts[pair / shape_.n_kv_heads];
+    if (!ColdAttention::Concerns(part)) return;
+    const size_t state = pair * run_stride_ * shape_.group;
+    cold_.MergeInto(pair, &run_m_[state], &run_l_[state],
+                    &run_o_[state * shape_.head_dim]);
+    FinishDecode(mine, part, pair, call);
   });
 }
 
@@ -216,7 +257,7 @@ void AttentionRunner::DecodeRun(Member& mine, const LaneRun& item,
   const size_t group_floats = size_t{shape_.group} * shape_.head_dim;
   ScaleQueries(call.q.data + part.first_row * call.q.stride +
                    item.kv_head * group_floats,
-               0, 1, mine.q.data());
+               0, 1, shape_.group, shape_.head_dim, mine.q.data());
 
   const size_t state = (pair * run_stride_ + item.run) * shape_.group;
   const bool keep_p = call.Observes(part);
@@ -238,22 +279,27 @@ void AttentionRunner::DecodeRun(Member& mine, const LaneRun& item,
   });
 }
 
-void AttentionRunner::MergeRuns(Member& mine, const LaneRun& item,
-                                const Call& call) {
-  const StepPart& part = *item.part;
-  const size_t pair = item.pair;
-  const uint32_t kv_head = item.kv_head;
-  const uint32_t lane = shape_.LaneOf(call.layer, kv_head);
-  const uint32_t n_slots = part.sequence->pages().table(lane).n_tokens();
+void AttentionRunner::MergeRuns(size_t pair, uint32_t n_runs) {
   const uint32_t d = shape_.head_dim;
   float* m = &run_m_[pair * run_stride_ * shape_.group];
   float* l = &run_l_[pair * run_stride_ * shape_.group];
   float* o = &run_o_[pair * run_stride_ * shape_.group * d];
-  for (uint32_t run = 1; run < item.n_runs; ++run) {
+  for (uint32_t run = 1; run < n_runs; ++run) {
     const size_t state = size_t{run} * shape_.group;
     MergeAttentionStates(shape_.group, d, m + state, l + state, o + state * d,
                          m, l, o);
   }
+}
+
+void AttentionRunner::FinishDecode(Member& mine, const StepPart& part,
+                                   size_t pair, const Call& call) {
+  const uint32_t kv_head = static_cast<uint32_t>(pair % shape_.n_kv_heads);
+  const uint32_t lane = shape_.LaneOf(call.layer, kv_head);
+  const uint32_t n_slots = part.sequence->pages().table(lane).n_tokens();
+  const uint32_t d = shape_.head_dim;
+  const float* m = &run_m_[pair * run_stride_ * shape_.group];
+  const float* l = &run_l_[pair * run_stride_ * shape_.group];
+  const float* o = &run_o_[pair * run_stride_ * shape_.group * d];
   float* out = call.out + part.first_row * call.out_stride +
                size_t{kv_head} * shape_.group * d;
   for (uint32_t g = 0; g < shape_.group; ++g) {
@@ -326,10 +372,13 @@ void AttentionRunner::PrefillBlock(Member& mine, const StepPart& part,
   const size_t group_floats = size_t{shape_.group} * shape_.head_dim;
   const size_t first_row = part.first_row + block.begin;
   const uint32_t n_queries = block.end - block.begin;
+  const bool is_mixed = sequence.cold() != nullptr;
   const uint32_t n_before =
-      sequence.pages().table(lane).n_tokens() - part.n_tokens;
+      is_mixed ? part.first_pos
+               : sequence.pages().table(lane).n_tokens() - part.n_tokens;
   ScaleQueries(call.q.data + first_row * call.q.stride + kv_head * group_floats,
-               call.q.stride, n_queries, mine.q.data());
+               call.q.stride, n_queries, shape_.group, shape_.head_dim,
+               mine.q.data());
 
   const NewTokens tokens(part, call.observer);
   uint32_t observed[kWaveRows];
@@ -339,11 +388,10 @@ void AttentionRunner::PrefillBlock(Member& mine, const StepPart& part,
       if (tokens.IsObserved(t)) observed[n_observed++] = t - block.begin;
     }
   }
-  const auto& attend = prefill_ == PrefillProducts::kBF16
-                           ? kernels_.attend_prefill_bf16
-                           : kernels_.attend_prefill;
-  attend[static_cast<size_t>(sequence.type())]({
-      .run = sequence.pages().Run(lane, 0, n_before + block.end),
+  const uint32_t n_slots = n_before + block.end;
+  PrefillKernel(sequence)({
+      .run = is_mixed ? MixedRun(mine, sequence, lane, n_slots)
+                      : sequence.pages().Run(lane, 0, n_slots),
       .group = shape_.group,
       .n_queries = n_queries,
       .n_visible = n_before + block.begin + 1,
@@ -380,15 +428,52 @@ void AttentionRunner::PrefillBlock(Member& mine, const StepPart& part,
   }
 }
 
+AttentionRunner::PrefillFn* AttentionRunner::PrefillKernel(
+    const CachedSequence& sequence) const {
+  const bool is_bf16 = prefill_ == PrefillProducts::kBF16;
+  if (sequence.cold() != nullptr) {
+    return is_bf16 ? kernels_.attend_prefill_mixed_bf16
+                   : kernels_.attend_prefill_mixed;
+  }
+  const size_t type = static_cast<size_t>(sequence.type());
+  return is_bf16 ? kernels_.attend_prefill_bf16[type]
+                 : kernels_.attend_prefill[type];
+}
+
+PageRun AttentionRunner::MixedRun(Member& mine, const CachedSequence& sequence,
+                                  uint32_t lane, uint32_t n_slots) const {
+  const ColdPages& cold = *sequence.cold();
+  const PageTable& table = sequence.pages().table(lane);
+  const uint32_t n_pages = PagesOf(n_slots);
+  const uint32_t n_copied = cold.n_groups(lane) * kColdGroupPages;
+  std::fill_n(mine.run_pages.begin(), n_pages, nullptr);
+  for (uint32_t i = 0; i < table.n_pages(); ++i) {
+    const uint32_t page = table.first_positions()[i] / kPageTokens;
+    if (page < n_pages) mine.run_pages[page] = table.pages()[i];
+  }
+  for (uint32_t page = 0; page < n_pages; ++page) {
+    mine.run_cold[page] =
+        page < n_copied ? cold.PageAt(lane, page) : ColdPage();
+  }
+  return {.pages = mine.run_pages.data(),
+          .n_slots = n_slots,
+          .head_dim = shape_.head_dim,
+          .cold = mine.run_cold.data()};
+}
+
 void AttentionRunner::ObserveWave(const StepPart& part, uint32_t kv_head,
                                   QueryRange wave, const Call& call) {
   const NewTokens tokens(part, call.observer);
   const uint32_t lane = shape_.LaneOf(call.layer, kv_head);
-  const uint32_t n_before =
-      part.sequence->pages().table(lane).n_tokens() - part.n_tokens;
+  const PageTable& table = part.sequence->pages().table(lane);
+  const uint32_t n_before = table.n_tokens() - part.n_tokens;
   size_t from = size_t{kv_head} * kWaveRows * slot_stride_;
   for (uint32_t t = wave.begin; t < wave.end; ++t) {
     if (!tokens.IsObserved(t)) continue;
+    if (part.sequence->cold() != nullptr) {
+      KeepExactOnly(table, &wave_max_[from]);
+      KeepExactOnly(table, &wave_mean_[from]);
+    }
     Observe(part, call, kv_head, part.first_row + t,
             {.lane = lane,
              .query_pos = tokens.first_pos + t,
@@ -397,15 +482,6 @@ void AttentionRunner::ObserveWave(const StepPart& part, uint32_t kv_head,
              .mass_max = &wave_max_[from],
              .mass_mean = &wave_mean_[from]});
     from += slot_stride_;
-  }
-}
-
-void AttentionRunner::ScaleQueries(const float* q, size_t stride,
-                                   uint32_t n_queries, float* scaled) const {
-  const float scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim));
-  const uint32_t n = shape_.group * shape_.head_dim;
-  for (uint32_t i = 0; i < n_queries; ++i, q += stride, scaled += n) {
-    for (uint32_t c = 0; c < n; ++c) scaled[c] = scale * q[c];
   }
 }
 

@@ -3,8 +3,10 @@
 //
 // Decode (one new token): a lane is cut into runs of kRunSlots slots, one item
 // each. Who finishes the last run of a lane merges the attention states of all,
-// in slot order. Prefill: an item is a block of query tokens of one lane. Since
-// cuts and merge order are fixed, results do not depend on who took what.
+// in slot order. Where tokens have left with a coarse copy, ColdAttention adds
+// what the query asks for of those. Prefill: an item is a block of query tokens
+// of one lane. Since cuts and merge order are fixed, results do not depend on
+// who took what.
 //
 // The probabilities of observed queries are kept, reduced to masses per slot
 // and handed to the sequence's evidence and to the observer, lane by lane in
@@ -23,19 +25,12 @@
 
 #include "base/aligned_buffer.h"
 #include "base/thread_team.h"
-#include "cache/cached_sequence.h"
+#include "cache/cold_attention.h"
 #include "cache/kv_cache.h"
+#include "cache/step_part.h"
 #include "kernels/kernel_table.h"
 
 namespace lkv {
-
-// The part of a step that belongs to one sequence.
-struct StepPart {
-  CachedSequence* sequence = nullptr;
-  uint32_t first_pos = 0;  // of the new tokens
-  uint32_t n_tokens = 0;   // new tokens, already counted in the page tables
-  size_t first_row = 0;    // of the step's token rows
-};
 
 // New tokens [begin, end) of a part, counted from its first.
 struct QueryRange {
@@ -61,6 +56,8 @@ class AttentionRunner {
   // (A cache that keeps everything needs none: 13 MiB for 8 KV heads of 8,192
   // slots.)
   void ReserveMasses();
+  // From now on sequences may have coarse copies of their tokens.
+  void ReserveCold();
   // Bytes reserved; the system gives them as they are used.
   uint64_t n_bytes() const;
   // Requires what Attend does of `parts`, whose page tables hold still until
@@ -95,9 +92,13 @@ class AttentionRunner {
     AlignedBuffer<float> l;          // [block_rows]
     AlignedBuffer<float> mass_max;   // [slot_stride]
     AlignedBuffer<float> mass_mean;  // [slot_stride]
+    // A run of exact pages and coarse copies, for attend_prefill_mixed.
+    std::vector<const uint8_t*> run_pages;
+    std::vector<ColdPage> run_cold;
   };
   void AllocateMasses(uint32_t n_parts, size_t slot_stride,
                       size_t chunk_stride);
+  void AllocateCold(uint32_t n_slots, uint32_t n_parts);
 
   void AttendDecodes(TeamMember& me, std::span<const StepPart> parts,
                      const Call& call);
@@ -116,7 +117,12 @@ class AttentionRunner {
   PageRun PagesOfRun(const LaneRun& item, uint32_t layer) const;
   void DecodeRun(Member& mine, const LaneRun& item, const PageRun* next,
                  const Call& call);
-  void MergeRuns(Member& mine, const LaneRun& item, const Call& call);
+  // Merges the states of all runs of a pair into the first.
+  void MergeRuns(size_t pair, uint32_t n_runs);
+  // Turns the merged state into output, and shows the masses to whoever
+  // observes.
+  void FinishDecode(Member& mine, const StepPart& part, size_t pair,
+                    const Call& call);
 
   void AttendPrefill(TeamMember& me, const StepPart& part, const Call& call);
   // Query tokens of one item, when n_queries of each KV head are to be shared
@@ -124,11 +130,14 @@ class AttentionRunner {
   uint32_t BlockQueries(uint32_t n_queries, uint32_t n_members) const;
   void PrefillBlock(Member& mine, const StepPart& part, uint32_t kv_head,
                     QueryRange block, QueryRange wave, const Call& call);
+  using PrefillFn = void(const AttendPrefillArgs& args);
+  PrefillFn* PrefillKernel(const CachedSequence& sequence) const;
   void ObserveWave(const StepPart& part, uint32_t kv_head, QueryRange wave,
                    const Call& call);
 
-  void ScaleQueries(const float* q, size_t stride, uint32_t n_queries,
-                    float* scaled) const;
+  // All slots of a lane up to n_slots, exact or copied.
+  PageRun MixedRun(Member& mine, const CachedSequence& sequence, uint32_t lane,
+                   uint32_t n_slots) const;
   // `row` is the observed query's among the step's.
   void Observe(const StepPart& part, const Call& call, uint32_t kv_head,
                size_t row, const LaneObservation& observation) const;
@@ -152,6 +161,7 @@ class AttentionRunner {
   const uint32_t observed_rows_;  // most rows of it that are kept
   std::vector<Member> members_;
   bool keeps_masses_ = false;
+  bool has_cold_ = false;
   uint32_t slot_capacity_ = 0;
   uint32_t part_capacity_ = 0;
   size_t slot_stride_ = 0;            // floats of a row over slots
@@ -166,6 +176,7 @@ class AttentionRunner {
   AlignedBuffer<float> run_o_;  // [.., run_stride, group, head_dim]
   AlignedBuffer<float> p_;      // [.., group, slot_stride]
   AlignedBuffer<float> p_max_;  // [.., group, chunk_stride]
+  ColdAttention cold_;
   // Prefill, masses of a wave: [n_kv_heads, kWaveRows, slot_stride].
   AlignedBuffer<float> wave_max_;
   AlignedBuffer<float> wave_mean_;

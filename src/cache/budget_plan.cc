@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/kernel_table.h"
+
 namespace lkv {
 namespace {
 
@@ -58,6 +60,7 @@ struct Needs {
   uint64_t smallest_pages;
   uint64_t smallest_bytes;
   uint64_t n_dense_lanes;
+  uint64_t cold_bytes;  // coarse copies of the text, unless it is held whole
   Protection protection;
 };
 
@@ -73,15 +76,27 @@ Needs NeedsOf(const KvShape& shape, const SequenceOptions& options,
   needs.protection = ProtectionOf(options);
   needs.n_dense_lanes = uint64_t{options.cache.dense_layers} * shape.n_kv_heads;
   const uint64_t n_sparse = n_lanes - needs.n_dense_lanes;
-  const uint64_t lane_pages = std::max(needs.protection.pages + 1,
-                                       PagesOf(2 * needs.protection.tokens));
+  // A share grows with the text. What is fixed pays for the longest one from
+  // the start, or pages in use would have to make room for copies.
+  const uint64_t copied_tokens =
+      options.cache.budget.kind == Budget::Kind::kShare
+          ? text_tokens
+          : std::max<uint64_t>(text_tokens, options.max_tokens);
+  needs.cold_bytes =
+      n_lanes * (copied_tokens / kColdGroupSlots) * cost.cold_group_bytes;
+  const bool has_tiers = cost.cold_group_bytes > 0;
+  const uint64_t lane_pages =
+      std::max(needs.protection.pages + 1,
+               has_tiers ? 0 : PagesOf(2 * needs.protection.tokens));
   const uint64_t protected_tokens = needs.n_dense_lanes * needs.text_tokens +
                                     n_sparse * needs.protection.tokens;
   needs.smallest_pages = std::min(
       needs.whole_pages,
       std::max(needs.n_dense_lanes * needs.text_pages + n_sparse * lane_pages,
-               PagesOf(2 * protected_tokens)));
-  needs.smallest_bytes = cost.TotalBytes(shape, needs.smallest_pages);
+               has_tiers ? 0 : PagesOf(2 * protected_tokens)));
+  needs.smallest_bytes =
+      std::min(needs.whole_bytes,
+               cost.TotalBytes(shape, needs.smallest_pages) + needs.cold_bytes);
   return needs;
 }
 
@@ -187,12 +202,18 @@ Result<BudgetPlan> PlanFor(const KvShape& shape, const SequenceOptions& options,
   BudgetPlan plan;
   plan.budget_bytes = budget_bytes;
   plan.fill_bytes = std::min(budget_bytes, needs.whole_bytes);
+  plan.holds_whole_text = budget_bytes >= needs.whole_bytes;
+  const uint64_t beside_pages = cost.TotalBytes(shape, 0) +
+                                (plan.holds_whole_text ? 0 : needs.cold_bytes);
   plan.capacity_pages = static_cast<uint32_t>(
       std::min(needs.whole_pages,
-               (budget_bytes - cost.TotalBytes(shape, 0)) /
+               (budget_bytes - beside_pages) /
                    (shape.page_bytes(cost.type) + cost.page_metadata_bytes)));
   plan.capacity_pages_max = plan.capacity_pages;
-  plan.holds_whole_text = plan.capacity_pages == needs.whole_pages;
+  if (!plan.holds_whole_text && cost.cold_group_bytes > 0) {
+    plan.cold_groups_per_lane = static_cast<uint32_t>(
+        std::max<uint64_t>(text_tokens, options.max_tokens) / kColdGroupSlots);
+  }
   plan.protected_pages = static_cast<uint32_t>(needs.protection.pages);
   plan.n_dense_lanes = static_cast<uint32_t>(needs.n_dense_lanes);
   plan.text_tokens = static_cast<uint32_t>(needs.text_tokens);

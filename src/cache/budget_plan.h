@@ -9,6 +9,9 @@
 //   because a cache of which more than half may never leave has nothing left
 //   to choose from. Lanes of dense layers need the whole text.
 //
+// With tiers a budget pays for the coarse copies of the whole text first, and
+// for one choice beside the protected tokens.
+//
 // A share below the smallest is raised to it, except for the sake of dense
 // layers; tokens and bytes below it are refused, naming it. No budget needs to
 // hold more than the whole text.
@@ -37,6 +40,8 @@ struct CacheCost {
   size_t lane_metadata_bytes = 0;
   // Pages at the start of each lane, its sinks, that are f16 whatever the type.
   uint32_t exact_pages = 0;
+  // Coarse copy of kColdGroupSlots tokens of a lane; 0: there is none.
+  size_t cold_group_bytes = 0;
 
   // What the first `n_pages` pages of all lanes take for being exact.
   uint64_t ExtraBytesForExact(const KvShape& shape, uint32_t n_pages) const {
@@ -60,6 +65,9 @@ struct CacheCost {
 struct BudgetPlan {
   uint64_t budget_bytes = 0;
   uint64_t fill_bytes = 0;  // see SequenceStats
+  // Groups of a lane that are copied, of the longest text; 0: nothing ever
+  // leaves, or without a copy. Part of budget_bytes.
+  uint32_t cold_groups_per_lane = 0;
   // Pages of all lanes together; the pool has exactly these.
   uint32_t capacity_pages = 0;
   // The same for the longest text of the sequence: what the pool may grow to.

@@ -31,6 +31,32 @@ bool WatchesPattern(const CacheOptions& options) {
          options.window_strategy != WindowStrategy::kStatic;
 }
 
+// As the paged cache works with them: what leaves a tier leaves as a page.
+SequenceOptions Settled(SequenceOptions options) {
+  if (KeepsEverything(options)) options.cache.tiers = false;
+  if (options.cache.tiers) options.cache.unit = EvictionUnit::kPage;
+  return options;
+}
+
+Status CheckTiers(const CacheOptions& options) {
+  if (!options.tiers) return {};
+  if (KvTypeOf(options) != KvType::kF16) {
+    return InvalidArgument(
+        "tiers: copies are made of f16 keys and values only; set kv_type to "
+        "f16");
+  }
+  // No page may leave before its group is copied, which is up to 63 tokens
+  // after it is full.
+  constexpr uint32_t kLeastRecent = 2 * kColdGroupSlots - kPageTokens;
+  if (options.recent_tokens < kLeastRecent) {
+    return InvalidArgument(
+        "recent_tokens: " + std::to_string(options.recent_tokens) +
+        " are too few for tiers; protect at least " +
+        std::to_string(kLeastRecent));
+  }
+  return {};
+}
+
 PageTable::Slots SlotsOf(const CacheOptions& options) {
   return options.unit == EvictionUnit::kRepack ? PageTable::Slots::kMovable
                                                : PageTable::Slots::kConsecutive;
@@ -53,6 +79,8 @@ CacheCost CostOf(const KvShape& shape, const SequenceOptions& options,
     cost.lane_metadata_bytes += shape.head_dim * sizeof(float);  // key offsets
   }
   if (KeepsEverything(options)) return cost;
+  if (cache.tiers)
+    cost.cold_group_bytes = ColdPages::GroupBytes(shape.head_dim);
   // A policy of one page says what a page costs.
   const std::unique_ptr<EvictionPolicy> policy =
       MakePolicy(options, {.n_lanes = 1, .pages_per_lane = 1}, kernels);
@@ -102,7 +130,9 @@ WindowController::Options WindowOf(const KvShape& shape,
 
 Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
     SequenceId id, const KvShape& shape, const KernelTable& kernels,
-    const ModelAndMachine& given, const SequenceOptions& options) {
+    const ModelAndMachine& given, const SequenceOptions& asked) {
+  const SequenceOptions options = Settled(asked);
+  if (Status s = CheckTiers(options.cache); !s.ok()) return s;
   if (options.cache.policy == PolicyName::kRepeat && !options.make_policy) {
     return InvalidArgument(
         "policy: repeat needs somebody who reads the prompt twice; choose "
@@ -120,7 +150,8 @@ Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
               .slots = SlotsOf(options.cache)});
   if (!pages.ok()) return pages.status();
   std::unique_ptr<CachedSequence> sequence(new CachedSequence(
-      id, shape, given, options, *plan, cost, *std::move(pages)));
+      id, shape, kernels, given, options, *plan, cost, *std::move(pages)));
+  if (Status s = sequence->StartCopying(); !s.ok()) return s;
   if (!KeepsEverything(options)) {
     sequence->judge_.emplace(shape, kernels, given.rotation, options, *plan,
                              WindowOf(shape, given, options, *plan),
@@ -130,6 +161,7 @@ Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
 }
 
 CachedSequence::CachedSequence(SequenceId id, const KvShape& shape,
+                               const KernelTable& kernels,
                                const ModelAndMachine& given,
                                const SequenceOptions& options,
                                const BudgetPlan& plan, const CacheCost& cost,
@@ -142,6 +174,7 @@ CachedSequence::CachedSequence(SequenceId id, const KvShape& shape,
       plan_(plan),
       cost_(cost),
       pages_(std::move(pages)),
+      kernels_(kernels),
       resident_bytes_max_(ResidentBytes()) {}
 
 CachedSequence::Judge::Judge(const KvShape& shape, const KernelTable& kernels,
@@ -174,7 +207,8 @@ CachedSequence::Judge::Judge(const Judge& other, SequencePages& pages)
       evictor(other.evictor, Parts(pages)) {}
 
 CachedSequence::CachedSequence(SequenceId id, const CachedSequence& other,
-                               SequencePages pages)
+                               SequencePages pages,
+                               std::optional<ColdPages> cold)
     : id_(id),
       shape_(other.shape_),
       given_(other.given_),
@@ -183,6 +217,8 @@ CachedSequence::CachedSequence(SequenceId id, const CachedSequence& other,
       plan_(other.plan_),
       cost_(other.cost_),
       pages_(std::move(pages)),
+      kernels_(other.kernels_),
+      cold_(std::move(cold)),
       n_tokens_(other.n_tokens_),
       resident_bytes_max_(other.resident_bytes_max_),
       read_bytes_last_step_(other.read_bytes_last_step_) {
@@ -192,8 +228,56 @@ CachedSequence::CachedSequence(SequenceId id, const CachedSequence& other,
 Result<std::unique_ptr<CachedSequence>> CachedSequence::Fork(SequenceId id) {
   Result<SequencePages> pages = pages_.Fork();
   if (!pages.ok()) return pages.status();
+  std::optional<ColdPages> cold;
+  if (cold_.has_value()) {
+    Result<ColdPages> shared = cold_->Fork();
+    if (!shared.ok()) return shared.status();
+    cold.emplace(*std::move(shared));
+  }
   return std::unique_ptr<CachedSequence>(
-      new CachedSequence(id, *this, *std::move(pages)));
+      new CachedSequence(id, *this, *std::move(pages), std::move(cold)));
+}
+
+Status CachedSequence::StartCopying() {
+  if (cold_.has_value() || plan_.cold_groups_per_lane == 0) return {};
+  Result<ColdPages> cold =
+      ColdPages::Create({.n_lanes = shape_.n_lanes(),
+                         .head_dim = shape_.head_dim,
+                         .groups_per_lane = plan_.cold_groups_per_lane});
+  if (!cold.ok()) return cold.status();
+  cold_.emplace(*std::move(cold));
+  OpenGroups();
+  for (uint32_t lane = 0; lane < shape_.n_lanes(); ++lane) CopyGroups(lane);
+  return {};
+}
+
+void CachedSequence::OpenGroups() {
+  for (uint32_t lane = 0; lane < shape_.n_lanes(); ++lane) {
+    while (cold_->n_opened(lane) < GroupsDue(lane)) cold_->Open(lane);
+  }
+}
+
+void CachedSequence::CopyGroups(uint32_t lane) {
+  const PageTable& table = pages_.table(lane);
+  while (cold_->HasOpen(lane)) {
+    const uint32_t first_pos = cold_->n_groups(lane) * kColdGroupSlots;
+    const auto first_positions = table.first_positions();
+    const auto at = std::lower_bound(first_positions.begin(),
+                                     first_positions.end(), first_pos);
+    CHECK(at != first_positions.end() && *at == first_pos);
+    const size_t first_page = static_cast<size_t>(at - first_positions.begin());
+    const ColdPages::OpenGroup to = cold_->FirstOpen(lane);
+    EncodeColdArgs args{.pages = {},
+                        .head_dim = shape_.head_dim,
+                        .digest = to.digest,
+                        .bodies = {}};
+    for (uint32_t i = 0; i < kColdGroupPages; ++i) {
+      args.pages[i] = table.pages()[first_page + i];
+      args.bodies[i] = to.bodies[i];
+    }
+    kernels_.encode_cold(args);
+    cold_->Fill(lane);
+  }
 }
 
 Status CachedSequence::AnnounceTurn(uint32_t prompt_tokens,
@@ -215,6 +299,7 @@ Status CachedSequence::AnnounceTurn(uint32_t prompt_tokens,
   if (!plan.ok()) return plan.status();
   options_ = std::move(options);
   plan_ = *plan;
+  if (Status s = StartCopying(); !s.ok()) return s;
   pages_.Grow(plan_.capacity_pages);
   if (judge_.has_value()) {
     judge_->evictor.SetPlan(plan_, WindowOf(shape_, given_, options_, plan_),
@@ -242,6 +327,7 @@ Status CachedSequence::ShrinkBudget(const Budget& budget, uint32_t room_tokens,
   }
   options_ = std::move(options);
   plan_ = *plan;
+  if (Status s = StartCopying(); !s.ok()) return s;
   judge_->evictor.Shrink(plan_, WindowOf(shape_, given_, options_, plan_),
                          n_tokens_, room_tokens, scratch);
   pages_.Shrink(plan_.capacity_pages);
@@ -265,9 +351,11 @@ SequenceStats CachedSequence::Stats() const {
       plan_.fill_bytes -
       std::min(plan_.fill_bytes, stats.resident_bytes - replaced_bytes);
   stats.metadata_bytes = cost_.MetadataBytes(shape_, n_pages);
+  stats.cold_bytes = ColdBytes();
   stats.full_bytes = n_tokens_ * shape_.bytes_per_token(type_) +
                      cost_.ExtraBytesForExact(shape_, PagesOf(n_tokens_));
-  stats.read_bytes_last_step = read_bytes_last_step_;
+  stats.read_bytes_last_step =
+      read_bytes_last_step_ + cold_read_bytes_.load(std::memory_order_relaxed);
   stats.window_tokens = plan_.capacity_pages / shape_.n_lanes() * kPageTokens;
   if (judge_.has_value()) {
     const uint64_t n_lanes = shape_.n_lanes();
@@ -299,6 +387,10 @@ uint32_t CachedSequence::ChunkTokens(uint32_t wanted) const {
 uint32_t CachedSequence::LanePagesFor(uint32_t n_new) const {
   const bool announced = uint64_t{n_tokens_} + n_new <= plan_.text_tokens;
   const uint32_t most = pages_.table(0).capacity();
+  if (cold_.has_value()) {
+    // Attention sees them all, wherever they are.
+    return std::max(PagesOf(n_tokens_ + n_new), plan_.text_pages);
+  }
   return announced ? std::min(most, plan_.text_pages) : most;
 }
 
@@ -321,6 +413,7 @@ void CachedSequence::OpenPages(uint32_t n_new) {
   pages_.Compact();
   pages_.Extend(n_tokens_, n_new);
   read_bytes_last_step_ = pages_.payload_bytes();
+  cold_read_bytes_.store(0, std::memory_order_relaxed);
   const uint64_t resident_bytes = ResidentBytes();
   CHECK(resident_bytes <= plan_.budget_bytes);
   resident_bytes_max_ = std::max(resident_bytes_max_, resident_bytes);
@@ -340,11 +433,13 @@ void CachedSequence::EvaluateLane(uint32_t lane, uint32_t n_new,
 
 void CachedSequence::Advance(uint32_t n_new) {
   n_tokens_ += n_new;
+  if (cold_.has_value()) OpenGroups();
   if (judge_.has_value()) judge_->evictor.UpdateTargets(n_tokens_, n_new);
 }
 
 void CachedSequence::PlanLane(uint32_t lane, uint32_t n_new,
                               PlanScratch& scratch) {
+  if (cold_.has_value()) CopyGroups(lane);
   if (!judge_.has_value()) return;
   judge_->evictor.PlanLane(lane, n_tokens_, n_new, scratch);
 }

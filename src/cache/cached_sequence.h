@@ -5,6 +5,7 @@
 // caller's. Allocates in Create and Fork only, for the longest text.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "cache/rotation.h"
 #include "cache/sequence_pages.h"
 #include "kernels/kernel_table.h"
+#include "store/cold_pages.h"
 
 namespace lkv {
 
@@ -43,6 +45,13 @@ class CachedSequence {
   uint32_t n_tokens() const { return n_tokens_; }
   SequencePages& pages() { return pages_; }
   const SequencePages& pages() const { return pages_; }
+  // Coarse copies of its tokens; nullptr when there are none.
+  const ColdPages* cold() const { return cold_ ? &*cold_ : nullptr; }
+  double attend_share() const { return options_.cache.attend_share; }
+  // A step has read so many bytes of cold pages; by any thread.
+  void CountColdRead(uint64_t n_bytes) {
+    cold_read_bytes_.fetch_add(n_bytes, std::memory_order_relaxed);
+  }
   // nullptr when the policy keeps everything: nobody wants to know.
   LaneEvidence* evidence() {
     return judge_.has_value() ? &judge_->evidence : nullptr;
@@ -97,16 +106,28 @@ class CachedSequence {
   };
 
   CachedSequence(SequenceId id, const KvShape& shape,
-                 const ModelAndMachine& given, const SequenceOptions& options,
-                 const BudgetPlan& plan, const CacheCost& cost,
-                 SequencePages pages);
+                 const KernelTable& kernels, const ModelAndMachine& given,
+                 const SequenceOptions& options, const BudgetPlan& plan,
+                 const CacheCost& cost, SequencePages pages);
   CachedSequence(SequenceId id, const CachedSequence& other,
-                 SequencePages pages);
+                 SequencePages pages, std::optional<ColdPages> cold);
 
+  uint64_t ColdBytes() const { return cold_ ? cold_->n_bytes() : 0; }
   uint64_t ResidentBytes() const {
     return pages_.payload_bytes() +
-           cost_.MetadataBytes(shape_, pages_.n_used());
+           cost_.MetadataBytes(shape_, pages_.n_used()) + ColdBytes();
   }
+  // From now on tokens are copied, those so far at once. All of them are there.
+  Status StartCopying();
+  // A group of a lane is copied once it is full, but lanes take turns, or every
+  // 64th step of a decode would be an outlier. (The newest 128 tokens do not
+  // leave before: CheckTiers.)
+  uint32_t GroupsDue(uint32_t lane) const {
+    const uint32_t turn = lane % kColdGroupSlots;
+    return n_tokens_ < turn ? 0 : (n_tokens_ - turn) / kColdGroupSlots;
+  }
+  void OpenGroups();
+  void CopyGroups(uint32_t lane);
 
   const SequenceId id_;
   const KvShape shape_;
@@ -116,10 +137,13 @@ class CachedSequence {
   BudgetPlan plan_;
   const CacheCost cost_;
   SequencePages pages_;
+  const KernelTable& kernels_;
+  std::optional<ColdPages> cold_;
   std::optional<Judge> judge_;
   uint32_t n_tokens_ = 0;
   uint64_t resident_bytes_max_ = 0;
   uint64_t read_bytes_last_step_ = 0;
+  std::atomic<uint64_t> cold_read_bytes_ = 0;  // of the step under way
 };
 
 }  // namespace lkv

@@ -57,16 +57,23 @@ TEST(DecodeAllocationsTest, DecodeStepsAllocateNothing) {
   options.cache.unit = EvictionUnit::kRepack;
   DrivenSequence repacked = drive.Add(options, 3);
   DrivenSequence full = drive.Add(Small(PolicyName::kFull, {}), 2);
+  options = Small(PolicyName::kLookahead,
+                  {.kind = Budget::Kind::kTokens, .amount = 550});
+  options.cache.recent_tokens = 128;
+  options.cache.tiers = true;
+  DrivenSequence tiered = drive.Add(options, 4);
+  drive.Prefill(tiered, 400, 512);
   drive.Prefill(sequence, 400, 512);
   drive.Prefill(repacked, 400, 512);
   drive.Prefill(full, 100, 64);
   ConstantDecoder decoder(cache, 2);
   const StepEntry entries[] = {
-      {sequence.id, 1}, {repacked.id, 1}, {full.id, 1}};
+      {sequence.id, 1}, {repacked.id, 1}, {full.id, 1}, {tiered.id, 1}};
   const uint64_t before = allocations;
   for (int i = 0; i < 200; ++i) ASSERT_TRUE(decoder.Step(entries));
   EXPECT_EQ(allocations, before);
   EXPECT_GT(cache.Stats(sequence.id).evicted_tokens, 300u);
+  EXPECT_GT(cache.Stats(tiered.id).evicted_tokens, 100u);
 }
 
 TEST(DecodeAllocationsTest, DecodeStepsOfForksAllocateNothing) {

@@ -149,6 +149,13 @@ std::vector<Case> Cases() {
   threshold.options.cache.eviction_rule = EvictionRule::kScoreThreshold;
   threshold.options.cache.warmup_tokens = 400;
   cases.push_back(threshold);
+  for (uint32_t common : {640u, 633u, 7u}) {
+    Case tiers{"tiers_at_" + std::to_string(common),
+               Options(PolicyName::kLookahead, 550), common};
+    tiers.options.cache.recent_tokens = 128;
+    tiers.options.cache.tiers = true;
+    cases.push_back(tiers);
+  }
   cases.push_back({"lru", Options(PolicyName::kLru, 300), 600});
   cases.push_back({"snapkv", Options(PolicyName::kSnapKv, 300), 600});
   cases.push_back({"expected_attention",

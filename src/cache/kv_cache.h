@@ -95,8 +95,11 @@ struct SequenceStats {
   // hold of its pages not counted.
   uint64_t growth_bytes = 0;
   uint64_t metadata_bytes = 0;  // part of resident_bytes that is not payload
+  // Part of resident_bytes: coarse copies of tokens, their metadata included.
+  uint64_t cold_bytes = 0;
   uint64_t full_bytes = 0;      // payload a full cache would hold now
-  uint64_t read_bytes_last_step = 0;  // payload that attention read
+  // Payload that attention read; a prompt reads everything.
+  uint64_t read_bytes_last_step = 0;
   uint64_t evicted_tokens = 0;        // token-lanes / lanes, rounded
   uint32_t window_tokens = 0;         // the controller's target now
   double pattern_change = 0;          // smoothed, nats

@@ -47,6 +47,7 @@ SequenceId PagedKvCache::Admit(std::unique_ptr<CachedSequence> sequence) {
   if (observer_ != nullptr || sequence->evidence() != nullptr) {
     attention_.ReserveMasses();
   }
+  if (sequence->cold() != nullptr) attention_.ReserveCold();
   step_.reserve(n_sequences);
   const SequenceId id = sequence->id();
   sequences_.emplace(id, std::move(sequence));
@@ -64,15 +65,21 @@ Status PagedKvCache::AnnounceTurn(SequenceId id, uint32_t prompt_tokens,
                                   uint32_t max_new_tokens) {
   CachedSequence& sequence = Find(id);
   Status status = sequence.AnnounceTurn(prompt_tokens, max_new_tokens);
-  if (status.ok()) {
-    ReserveScratch(sequence.LanePagesFor(0), sequences_.size());
-  }
+  if (status.ok()) ReserveFor(sequence);
   return status;
 }
 
 Status PagedKvCache::ShrinkBudget(SequenceId id, const Budget& budget,
                                   uint32_t room_tokens) {
-  return Find(id).ShrinkBudget(budget, room_tokens, plan_scratch_[0]);
+  CachedSequence& sequence = Find(id);
+  Status status = sequence.ShrinkBudget(budget, room_tokens, plan_scratch_[0]);
+  if (status.ok()) ReserveFor(sequence);
+  return status;
+}
+
+void PagedKvCache::ReserveFor(const CachedSequence& sequence) {
+  ReserveScratch(sequence.LanePagesFor(0), sequences_.size());
+  if (sequence.cold() != nullptr) attention_.ReserveCold();
 }
 
 void PagedKvCache::RemoveSequence(SequenceId id) {

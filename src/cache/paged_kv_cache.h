@@ -94,6 +94,8 @@ class PagedKvCache final : public KvCache {
   CachedSequence& Find(SequenceId id) const;
   // Takes a sequence in and makes the room that its steps need.
   SequenceId Admit(std::unique_ptr<CachedSequence> sequence);
+  // Scratch for the steps of a sequence that is there.
+  void ReserveFor(const CachedSequence& sequence);
   // Scratch for so many sequences with lanes of that many pages. Nothing to do
   // for most steps.
   void ReserveScratch(uint32_t lane_pages, size_t n_sequences);

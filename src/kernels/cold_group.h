@@ -74,6 +74,21 @@ struct ScanColdArgs {
   size_t logit_stride;
 };
 
+// The attention mass of pages whose slots' logits are known: of each query head
+// as a share of all that it attends to, the pages and a state of other slots;
+// the largest of the heads. Pages that do not count have a mass below 0 before
+// and after; others begin at 0.
+struct PageMassesArgs {
+  const float* logits;  // [group, logit_stride]; 16 for each page
+  size_t logit_stride;
+  uint32_t group;
+  uint32_t n_pages;
+  const float* other_m;  // [group] of the other slots: maximum logit,
+  const float* other_l;  // [group] sum of exp(logit - maximum)
+  float* mass;           // [n_pages]
+  float* page_sums;      // [n_pages] scratch
+};
+
 // As AttendDecodeArgs, over cold pages: slot s of page i is slot 16 i + s. The
 // query is rounded to 16 bits per group, probabilities to 15 per chunk.
 struct AttendColdArgs {

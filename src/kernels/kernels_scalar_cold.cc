@@ -152,11 +152,34 @@ void ScanCold(const ScanColdArgs& args) {
   }
 }
 
+void PageMasses(const PageMassesArgs& args) {
+  for (uint32_t g = 0; g < args.group; ++g) {
+    const float* logits = args.logits + g * args.logit_stride;
+    float max = args.other_m[g];
+    for (uint32_t i = 0; i < args.n_pages * kPageSlots; ++i) {
+      if (args.mass[i / kPageSlots] >= 0) max = std::max(max, logits[i]);
+    }
+    float sum = args.other_l[g] * std::exp(args.other_m[g] - max);
+    std::fill_n(args.page_sums, args.n_pages, 0.0f);
+    for (uint32_t i = 0; i < args.n_pages * kPageSlots; ++i) {
+      if (args.mass[i / kPageSlots] < 0) continue;
+      const float p = std::exp(logits[i] - max);
+      args.page_sums[i / kPageSlots] += p;
+      sum += p;
+    }
+    for (uint32_t page = 0; page < args.n_pages; ++page) {
+      if (args.mass[page] < 0) continue;
+      args.mass[page] = std::max(args.mass[page], args.page_sums[page] / sum);
+    }
+  }
+}
+
 }  // namespace
 
 void AddScalarCold(KernelTable* table) {
   table->encode_cold = EncodeCold;
   table->scan_cold = ScanCold;
+  table->page_masses = PageMasses;
 }
 
 }  // namespace lkv

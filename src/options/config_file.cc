@@ -15,6 +15,7 @@
 
 #include "base/printable_text.h"
 #include "base/utf8.h"
+#include "options/option_table.h"
 #include "options/suggestion.h"
 
 namespace lkv {
@@ -25,7 +26,8 @@ constexpr std::string_view kBlock = "lookahead_kv";
 constexpr size_t kMostBytes = size_t{1} << 20;
 
 // Takes the parser's events for a document of the shape
-// { lookahead_kv: { key: scalar, ... } } and keeps the first complaint.
+// { lookahead_kv: { key: scalar, group: { key: scalar, ... }, ... } } and keeps
+// the first complaint. A key of a group is named group.key.
 // Working on events instead of a tree leaves nothing for aliases to multiply.
 class BlockReader : public YAML::EventHandler {
  public:
@@ -59,7 +61,11 @@ class BlockReader : public YAML::EventHandler {
     }
     if (expects_ == Expect::kKey) return OnKey(mark, value);
     if (depth_ == 1) return ComplainBlock(mark);
-    settings_.push_back({key_, value, key_line_});
+    if (IsOptionGroup(prefix_ + key_)) {
+      return Complain(mark, Quoted(prefix_ + key_) +
+                                " holds keys of its own; write them below it");
+    }
+    settings_.push_back({prefix_ + key_, value, key_line_});
     expects_ = Expect::kKey;
   }
 
@@ -72,8 +78,11 @@ class BlockReader : public YAML::EventHandler {
 
   void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
                   YAML::EmitterStyle::value) override {
-    const bool wanted =
-        depth_ == 0 || (depth_ == 1 && expects_ != Expect::kKey);
+    const bool has_key = expects_ != Expect::kKey;
+    const bool is_group =
+        depth_ >= 2 && has_key && IsOptionGroup(prefix_ + key_);
+    const bool wanted = depth_ == 0 || (depth_ == 1 && has_key) || is_group;
+    if (depth_ >= 2) prefix_ += key_ + ".";
     ++depth_;
     if (!wanted) {
       Complain(mark,
@@ -84,6 +93,10 @@ class BlockReader : public YAML::EventHandler {
   void OnMapEnd() override {
     --depth_;
     if (depth_ == 1) BlockDone();
+    if (depth_ < 2) return;
+    expects_ = Expect::kKey;
+    prefix_.pop_back();  // the dot
+    prefix_.resize(prefix_.rfind('.') + 1);
   }
 
  private:
@@ -113,10 +126,12 @@ class BlockReader : public YAML::EventHandler {
       }
       return;
     }
-    const auto same = std::find_if(settings_.begin(), settings_.end(),
-                                   [&](const auto& s) { return s.key == key; });
+    const std::string name = prefix_ + key;
+    const auto same =
+        std::find_if(settings_.begin(), settings_.end(),
+                     [&](const auto& s) { return s.key == name; });
     if (same != settings_.end()) {
-      Complain(mark, "key " + Quoted(key) + " was already given in line " +
+      Complain(mark, "key " + Quoted(name) + " was already given in line " +
                          std::to_string(same->line) + "; delete one");
     }
   }
@@ -140,6 +155,7 @@ class BlockReader : public YAML::EventHandler {
   bool seen_block_ = false;
   int depth_ = 0;  // of open mappings and lists
   Expect expects_ = Expect::kKey;
+  std::string prefix_;  // of the groups that are open: "tiers.l3."
   std::string key_;
   int key_line_ = 0;
 };

@@ -36,6 +36,33 @@ TEST(ConfigFileTest, GivesKeysTextsAndLines) {
   EXPECT_EQ((*settings)[1].line, 5);
 }
 
+TEST(ConfigFileTest, KeysOfAGroupAreNamedWithIt) {
+  const auto settings = ParseConfigFile(
+      "lookahead_kv:\n"
+      "  tiers:\n"
+      "    attend: 0.5\n"
+      "    enabled: true\n"
+      "  policy: lru\n",
+      "f.yaml");
+  ASSERT_TRUE(settings.ok()) << settings.status().message();
+  ASSERT_EQ(settings->size(), 3u);
+  EXPECT_EQ((*settings)[0].key, "tiers.attend");
+  EXPECT_EQ((*settings)[0].line, 3);
+  EXPECT_EQ((*settings)[1].key, "tiers.enabled");
+  EXPECT_EQ((*settings)[2].key, "policy");
+}
+
+TEST(ConfigFileTest, AGroupIsNoValueAndAValueNoGroup) {
+  EXPECT_EQ(ErrorOf("lookahead_kv:\n  tiers: true\n"),
+            "f.yaml:2: 'tiers' holds keys of its own; write them below it");
+  EXPECT_NE(ErrorOf("lookahead_kv:\n  policy:\n    lru: 1\n")
+                .find("f.yaml:3: a mapping stands where"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf("lookahead_kv:\n  tiers:\n    attend: 1\n    attend: 1\n")
+                .find("key 'tiers.attend' was already given in line 3"),
+            std::string::npos);
+}
+
 TEST(ConfigFileTest, NothingInItSetsNothing) {
   for (const char* contents :
        {"", "\n\n", "# only a comment\n", "---\n", "lookahead_kv:\n",

@@ -106,6 +106,7 @@ Result<Configuration> Configuration::Load(const ConfigurationLayers& layers) {
     if (Status s = configuration.Apply(layer); !s.ok()) return s;
   }
   if (Status s = configuration.ApplyPreset(); !s.ok()) return s;
+  configuration.EnableTiersIfAsked();
   if (Status s = configuration.CheckTogether(); !s.ok()) return s;
   if (!configuration.cache_.enabled) {
     configuration.cache_.policy = PolicyName::kFull;
@@ -149,6 +150,20 @@ Status Configuration::ApplyPreset() {
                      "preset " + std::string(preset->name)});
   }
   return Apply(layer);
+}
+
+void Configuration::EnableTiersIfAsked() {
+  EffectiveValue& enabled = Find("tiers.enabled");
+  if (enabled.origin != "default") return;
+  for (const EffectiveValue& value : values_) {
+    if (!value.key->name.starts_with("tiers.") || value.origin == "default") {
+      continue;
+    }
+    cache_.tiers = true;
+    enabled.text = FormatOption(*enabled.key, cache_);
+    enabled.origin = std::string(value.key->name) + ", " + value.origin;
+    return;
+  }
 }
 
 // Only "auto" and open windows are settled later, for a model and a request.

@@ -58,6 +58,8 @@ class Configuration {
   Configuration() = default;
   Status Apply(std::span<const Setting> layer);
   Status ApplyPreset();
+  // A key of the tiers means that they are wanted.
+  void EnableTiersIfAsked();
   Status CheckTogether() const;
   EffectiveValue& Find(std::string_view name);
   const EffectiveValue& Find(std::string_view name) const;

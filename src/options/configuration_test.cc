@@ -143,10 +143,30 @@ TEST(ConfigurationTest, AnUnknownKeyIsAnsweredWithPlaceAndNearestKey) {
   EXPECT_EQ(ErrorOf({{}, {}, file.path()}),
             file.path() +
                 ":2: unknown key 'base_windw'; did you mean 'base_window'?");
-  const TemporaryFile far("lookahead_kv:\n  tiers: 5\n");
+  const TemporaryFile far("lookahead_kv:\n  colour: 5\n");
   EXPECT_EQ(ErrorOf({{}, {}, far.path()}),
             far.path() +
-                ":2: unknown key 'tiers'; lkv config explain lists all keys");
+                ":2: unknown key 'colour'; lkv config explain lists all keys");
+}
+
+TEST(ConfigurationTest, AKeyOfTheTiersSwitchesThemOn) {
+  const TemporaryFile file("lookahead_kv:\n  tiers:\n    attend: 0.5\n");
+  const auto configuration = Configuration::Load({{}, {}, file.path()});
+  ASSERT_TRUE(configuration.ok()) << configuration.status().message();
+  EXPECT_TRUE(configuration->cache().tiers);
+  EXPECT_EQ(configuration->cache().attend_share, 0.5);
+  EXPECT_EQ(ValueOf(*configuration, "tiers.enabled").text, "true");
+  EXPECT_EQ(ValueOf(*configuration, "tiers.enabled").origin,
+            "tiers.attend, " + file.path() + ":3");
+}
+
+TEST(ConfigurationTest, WhoeverSwitchesTheTiersOffIsObeyed) {
+  ConfigurationLayers layers;
+  layers.environment = {{"LKV_TIERS_ATTEND", "0.5"}};
+  layers.command_line = {{"tiers.enabled", "false", "--set"}};
+  const auto configuration = Configuration::Load(layers);
+  ASSERT_TRUE(configuration.ok()) << configuration.status().message();
+  EXPECT_FALSE(configuration->cache().tiers);
 }
 
 TEST(ConfigurationTest, ABadValueIsAnsweredWithPlaceTextAndAllowedValues) {

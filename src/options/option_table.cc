@@ -208,6 +208,18 @@ std::vector<OptionKey> MakeTable() {
                 "page: 16 tokens of one layer and KV head; repack: the lowest "
                 "tokens of some pages, what stays shares fewer pages (1.6 % "
                 "of f16 for the positions)")),
+      Key("tiers.enabled", "", &O::tiers,
+          "Whether what leaves stays within reach in a coarser form; other "
+          "keys "
+          "of tiers switch it on, too",
+          "a copy in 4 bits of every token, 28 % of f16, inside the budget; "
+          "whole pages leave then"),
+      Between(0, 1,
+              Key("tiers.attend", "share", &O::attend_share,
+                  "Share of the tokens that have left which a decoded token "
+                  "reads in full",
+                  "chosen for each query from the upper two bits of the "
+                  "copies' keys")),
       Between(0, 4294967295.0,
               Key("seed", "", &O::seed,
                   "Seed of sampling and of the random policy")),
@@ -366,6 +378,14 @@ std::vector<std::string_view> OptionNames() {
   return names;
 }
 
+bool IsOptionGroup(std::string_view name) {
+  const std::string prefix = std::string(name) + ".";
+  const auto table = OptionTable();
+  return std::any_of(table.begin(), table.end(), [&](const OptionKey& key) {
+    return key.name.starts_with(prefix);
+  });
+}
+
 std::string AllowedValues(const OptionKey& key) {
   if (!key.choices.empty()) {
     std::string list;
@@ -393,7 +413,11 @@ std::string AllowedValues(const OptionKey& key) {
 std::string EnvironmentName(const OptionKey& key) {
   std::string name = "LKV_";
   for (char c : key.name) {
-    name += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    if (c == '.') {
+      name += '_';
+    } else {
+      name += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    }
   }
   return name;
 }

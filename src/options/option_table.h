@@ -44,7 +44,7 @@ using OptionField =
                  double CacheOptions::*, TokensField, Budget CacheOptions::*>;
 
 struct OptionKey {
-  std::string_view name;  // as in YAML
+  std::string_view name;  // as in YAML; a dot before the key of a group
   std::string_view unit;  // "tokens", "steps", ...; empty: none
   OptionField field;
   std::span<const std::string_view> choices;  // names that it takes
@@ -60,10 +60,12 @@ std::span<const OptionKey> OptionTable();
 // nullptr when there is no such key.
 const OptionKey* FindOption(std::string_view name);
 std::vector<std::string_view> OptionNames();
+// Whether there are keys "<name>.<something>".
+bool IsOptionGroup(std::string_view name);
 
 // "static | dynamic | hybrid", "1 .. 64", ...
 std::string AllowedValues(const OptionKey& key);
-// LKV_BASE_WINDOW for base_window.
+// LKV_BASE_WINDOW for base_window, LKV_TIERS_ATTEND for tiers.attend.
 std::string EnvironmentName(const OptionKey& key);
 
 // Reads `text` as a value of the key into `options`. kInvalidArgument names
