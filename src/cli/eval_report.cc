@@ -146,6 +146,16 @@ Json HeldByWindow(const ClosedLoopRow& row) {
   return json;
 }
 
+// A row's mean over the windows of some bytes, as a share of what keeping
+// everything takes.
+double ShareOfFull(const ClosedLoopRow& row, double HeldOfWindow::*bytes) {
+  double sum = 0;
+  for (const HeldOfWindow& held : row.held) {
+    sum += held.*bytes / static_cast<double>(held.full_bytes);
+  }
+  return sum / static_cast<double>(row.held.size());
+}
+
 }  // namespace
 
 Json EvalAsJson(const ClosedLoopReport& report) {
@@ -158,6 +168,8 @@ Json EvalAsJson(const ClosedLoopReport& report) {
     json["kl_by_window"] = ByWindow(row.windows, &Fidelity::kl_mean);
     json["top1_by_window"] = ByWindow(row.windows, &Fidelity::top1_agreement);
     json["held_tokens_by_window"] = HeldByWindow(row);
+    json["held_share"] = ShareOfFull(row, &HeldOfWindow::mean_bytes);
+    json["read_share"] = ShareOfFull(row, &HeldOfWindow::mean_read_bytes);
     const ClosedLoopRow* best = BestBaseline(report, row, statistics);
     json["best_baseline"] = best == nullptr ? Json() : Json(best->policy);
     json["kl_to_best"] =
@@ -197,6 +209,8 @@ std::string EvalAsText(const ClosedLoopReport& report,
       "\n\n";
   TextTable table({{"budget", Align::kRight},
                    {"policy"},
+                   {"held", Align::kRight},
+                   {"read", Align::kRight},
                    {"KL", Align::kRight},
                    {"95 %", Align::kRight},
                    {"KL where sure", Align::kRight},
@@ -210,6 +224,8 @@ std::string EvalAsText(const ClosedLoopReport& report,
     const ClosedLoopRow* best = BestBaseline(report, row, statistics);
     table.AddRow(
         {FormatBudget(row.budget), row.policy,
+         FormatPercent(ShareOfFull(row, &HeldOfWindow::mean_bytes)),
+         FormatPercent(ShareOfFull(row, &HeldOfWindow::mean_read_bytes)),
          FormatSignificant(figures.kl_mean), FormatInterval(figures.kl_ci95),
          FormatSignificant(figures.kl_mean_sure),
          FormatPercent(figures.top1_agreement),

@@ -34,6 +34,24 @@ TEST(FidelityReportTest, FirstDivergenceIsTheMeanOverWindows) {
   EXPECT_NE(text.find("1024"), std::string::npos);
 }
 
+TEST(FidelityReportTest, BytesAreSharesOfWhatKeepingEverythingTakes) {
+  ClosedLoopReport report;
+  report.window_names = {"a at 0", "a at 9"};
+  report.rows = {
+      {.policy = "lru",
+       .budget = kQuarter,
+       .windows = {{}, {}},
+       .held = {
+           {.mean_bytes = 250, .mean_read_bytes = 100, .full_bytes = 1000},
+           {.mean_bytes = 150, .mean_read_bytes = 80, .full_bytes = 500}}}};
+  const Json row = EvalAsJson(report)["rows"][0];
+  EXPECT_DOUBLE_EQ(row["held_share"], 0.275);
+  EXPECT_DOUBLE_EQ(row["read_share"], 0.13);
+  const std::string text = EvalAsText(report, {});
+  EXPECT_NE(text.find("27.5 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("13.0 %"), std::string::npos) << text;
+}
+
 TEST(FidelityReportTest, ANoiseFloorThatWasNotMeasuredIsNoNumber) {
   ClosedLoopReport report;
   report.window_names = {"a at 0"};

@@ -105,7 +105,10 @@ Json ReportAsJson(const GenerationReport& report) {
             {"read_bytes_per_step", kv.read_bytes_last_step},
             {"evicted_tokens", kv.evicted_tokens},
             {"window_tokens", kv.window_tokens},
-            {"tiers", {{"L1", kv.resident_bytes}, {"L2", 0}, {"L3", 0}}}}},
+            {"tiers",
+             {{"L1", kv.resident_bytes - kv.cold_bytes},
+              {"L2", kv.cold_bytes},
+              {"L3", 0}}}}},
           {"hit", hit}};
 }
 
@@ -149,7 +152,14 @@ std::string ReportAsText(const GenerationReport& report) {
         "           (more than everything: pages are part-filled, and their "
         "tables count)\n";
   }
-  out += "           evicted " + FormatCount(kv.evicted_tokens) + " of " +
+  if (kv.cold_bytes > 0) {
+    out += "           " + FormatBytes(kv.resident_bytes - kv.cold_bytes) +
+           " in L1, " + FormatBytes(kv.cold_bytes) +
+           " in L2 (coarse copies of all but the newest)\n";
+  }
+  out += std::string("           ") +
+         (kv.cold_bytes > 0 ? "only in L2 " : "evicted ") +
+         FormatCount(kv.evicted_tokens) + " of " +
          FormatCount(kv.n_tokens, "token") + "; the last step read " +
          FormatBytes(kv.read_bytes_last_step) + "\n";
 

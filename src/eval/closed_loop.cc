@@ -200,9 +200,12 @@ class Comparison {
         held.context_tokens =
             now.n_tokens() - 1 - static_cast<uint32_t>(stats.evicted_tokens);
       }
-      held.mean_bytes +=
-          (static_cast<double>(stats.resident_bytes) - held.mean_bytes) /
-          static_cast<double>(i + 1);
+      const auto add_to_mean = [i](double* mean, uint64_t n_bytes) {
+        *mean +=
+            (static_cast<double>(n_bytes) - *mean) / static_cast<double>(i + 1);
+      };
+      add_to_mean(&held.mean_bytes, stats.resident_bytes);
+      add_to_mean(&held.mean_read_bytes, stats.read_bytes_last_step);
       held.max_bytes = std::max(held.max_bytes, stats.resident_bytes);
       held.full_bytes = stats.full_bytes;
     };

@@ -61,9 +61,10 @@ struct HeldOfWindow {
   // followed it. A budget pays for more than these.
   uint32_t context_tokens = 0;
   // While the forced tokens were fed.
-  double mean_bytes = 0;    // over the tokens
-  uint64_t max_bytes = 0;   // after any of them
-  uint64_t full_bytes = 0;  // what keeping everything takes at the end
+  double mean_bytes = 0;       // over the tokens
+  uint64_t max_bytes = 0;      // after any of them
+  double mean_read_bytes = 0;  // by attention, of a token
+  uint64_t full_bytes = 0;     // what keeping everything takes at the end
 };
 
 // One policy or candidate at one budget.
