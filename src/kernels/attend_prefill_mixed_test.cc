@@ -113,15 +113,22 @@ TEST(AttendPrefillMixedTest, WithoutColdPagesItEqualsF16) {
     same.q = prompt.q;
     return same;
   }();
-  const KernelTable& set = *SelectKernels("scalar");
-  const Attention mixed = {set.name, &set.attend_prefill_mixed, 0, 0, 0};
-  const Attention exact = {set.name, set.attend_prefill, 0, 0, 0};
-  const Prefilled got(mixed, prompt, 200, 300, {5, 99});
-  const Prefilled expected(exact, f16, 200, 300, {5, 99});
-  EXPECT_EQ(got.out, expected.out);
-  EXPECT_EQ(got.m, expected.m);
-  EXPECT_EQ(got.l, expected.l);
-  EXPECT_EQ(got.p, expected.p);
+  for (const KernelTable* set : AllSets()) {
+    std::vector<Attention> mixed, exact;
+    AddAttentions(set->name, &set->attend_prefill_mixed,
+                  &set->attend_prefill_mixed_bf16, &mixed);
+    AddAttentions(set->name, set->attend_prefill, set->attend_prefill_bf16,
+                  &exact);
+    ASSERT_EQ(mixed.size(), exact.size()) << set->name;
+    for (size_t i = 0; i < mixed.size(); ++i) {
+      const Prefilled got(mixed[i], prompt, 200, 300, {5, 99});
+      const Prefilled expected(exact[i], f16, 200, 300, {5, 99});
+      EXPECT_EQ(got.out, expected.out) << mixed[i].name;
+      EXPECT_EQ(got.m, expected.m) << mixed[i].name;
+      EXPECT_EQ(got.l, expected.l) << mixed[i].name;
+      EXPECT_EQ(got.p, expected.p) << mixed[i].name;
+    }
+  }
 }
 
 }  // namespace

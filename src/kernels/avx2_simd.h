@@ -144,6 +144,49 @@ struct Simd {
                                      _mm256_extracti128_si256(x, 1)));
   }
 
+  // kLanes integers from anywhere.
+  static I32 LoadIntegers(const void* x) {
+    return _mm256_loadu_si256(static_cast<const __m256i*>(x));
+  }
+  static void StoreIntegers(void* to, I32 x) {
+    _mm256_storeu_si256(static_cast<__m256i*>(to), x);
+  }
+  static I32 SetInteger(uint32_t x) {
+    return _mm256_set1_epi32(static_cast<int32_t>(x));
+  }
+  static I32 And(I32 a, I32 b) { return _mm256_and_si256(a, b); }
+  static I32 Or(I32 a, I32 b) { return _mm256_or_si256(a, b); }
+  // Zeros come in.
+  static I32 ShiftRight(I32 x, uint32_t n_bits) {
+    return reinterpret_cast<I32>(reinterpret_cast<__v8su>(x) >> n_bits);
+  }
+  static I32 ShiftLeft(I32 x, uint32_t n_bits) {
+    return reinterpret_cast<I32>(reinterpret_cast<__v8su>(x) << n_bits);
+  }
+  static I32 BitsOf(F32 x) { return _mm256_castps_si256(x); }
+  // The lowest byte of each.
+  static void StoreLowBytes(int8_t* to, I32 x) {
+    const __m256i low = _mm256_and_si256(x, _mm256_set1_epi32(0xff));
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(low),
+                                          _mm256_extracti128_si256(low, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to),
+                     _mm_packus_epi16(words, words));
+  }
+
+  // Sums of products of bytes, those of `a` unsigned, by fours: begun with the
+  // sum so far, added to by Dot over at most kDotRounds rounds, ended with the
+  // sum before. `a` is at most kDotLargest. (Pairs are summed as 16 bits: 8
+  // rounds of 2 * 15 * 128 fit.)
+  static constexpr uint32_t kDotRounds = 8;
+  static constexpr uint32_t kDotLargest = 15;
+  static I32 BeginDots(I32 /*sum*/) { return ZeroIntegers(); }
+  static I32 Dot(I32 dots, I32 a, I32 b) {
+    return _mm256_add_epi16(dots, _mm256_maddubs_epi16(a, b));
+  }
+  static I32 EndDots(I32 sum, I32 dots) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(dots, _mm256_set1_epi16(1)));
+  }
+
   static F32 RoundToIntegral(F32 x) {
     return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }

@@ -124,6 +124,36 @@ struct Simd {
                         _mm512_cvtepi32_epi16(x));
   }
 
+  // kLanes integers from anywhere.
+  static I32 LoadIntegers(const void* x) { return _mm512_loadu_si512(x); }
+  static void StoreIntegers(void* to, I32 x) { _mm512_storeu_si512(to, x); }
+  static I32 SetInteger(uint32_t x) {
+    return _mm512_set1_epi32(static_cast<int32_t>(x));
+  }
+  static I32 And(I32 a, I32 b) { return _mm512_and_si512(a, b); }
+  static I32 Or(I32 a, I32 b) { return _mm512_or_si512(a, b); }
+  // Zeros come in.
+  static I32 ShiftRight(I32 x, uint32_t n_bits) {
+    return reinterpret_cast<I32>(reinterpret_cast<__v16su>(x) >> n_bits);
+  }
+  static I32 ShiftLeft(I32 x, uint32_t n_bits) {
+    return reinterpret_cast<I32>(reinterpret_cast<__v16su>(x) << n_bits);
+  }
+  static I32 BitsOf(F32 x) { return _mm512_castps_si512(x); }
+  // The lowest byte of each.
+  static void StoreLowBytes(int8_t* to, I32 x) { StoreBytes(to, x); }
+
+  // Sums of products of bytes, those of `a` unsigned, by fours: begun with the
+  // sum so far, added to by Dot over at most kDotRounds rounds, ended with the
+  // sum before. `a` is at most kDotLargest.
+  static constexpr uint32_t kDotRounds = 64;
+  static constexpr uint32_t kDotLargest = 255;
+  static I32 BeginDots(I32 sum) { return sum; }
+  static I32 Dot(I32 dots, I32 a, I32 b) {
+    return _mm512_dpbusd_epi32(dots, a, b);
+  }
+  static I32 EndDots(I32 /*sum*/, I32 dots) { return dots; }
+
   static F32 RoundToIntegral(F32 x) {
     return _mm512_roundscale_ps(x,
                                 _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

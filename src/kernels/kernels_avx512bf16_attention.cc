@@ -158,6 +158,13 @@ inline void PairKeys(const PageRun& run, uint32_t page, uint16_t* to) {
                  PairOf(Simd::Mul(Simd::EvenWords(words), scales),
                         Simd::Mul(Simd::OddWords(words), scales)));
     }
+  } else if (IsCold<kType>(run, page)) {
+    ForColdKeys(run.cold[page], run.head_dim,
+                [&](uint32_t, uint32_t d, const Simd::F32* keys) {
+                  StorePairs(to + d * kPageSlots, PairOf(keys[0], keys[1]));
+                  StorePairs(to + (d + 2) * kPageSlots,
+                             PairOf(keys[2], keys[3]));
+                });
   } else {
     const uint16_t* keys = KeysOf(run, page);
     for (uint32_t d = 0; d < run.head_dim; d += 2) {
@@ -180,6 +187,14 @@ inline void PairValues(const PageRun& run, uint32_t page, uint32_t n_slots,
       PairValues<KvType::kF16>(ExactPages(run), page, n_slots, to);
       return;
     }
+  }
+  if (IsCold<kType>(run, page)) {
+    ForColdValues(
+        run.cold[page], run.head_dim, n_slots,
+        [&](uint32_t slot, uint32_t d, Simd::F32 low, Simd::F32 high) {
+          StorePairs(to + slot * run.head_dim + 2 * d, PairOf(low, high));
+        });
+    return;
   }
   for (uint32_t slot = 0; slot < n_slots; slot += 2) {
     for (uint32_t d = 0; d < run.head_dim; d += Simd::kLanes) {
@@ -402,6 +417,7 @@ void AddAvx512BF16Prefill(KernelTable* table) {
   add.template operator()<KvType::kF16>();
   add.template operator()<KvType::kBF16>();
   add.template operator()<KvType::kInt8>();
+  table->attend_prefill_mixed_bf16 = AttendPrefillBF16<KvType::kF16>;
 }
 
 }  // namespace lkv

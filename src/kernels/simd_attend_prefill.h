@@ -10,6 +10,7 @@
 // cut into chunks.
 #pragma once
 
+#include "kernels/simd_cold_pages.h"
 #include "kernels/simd_exp.h"
 #include "kernels/simd_int8_pages.h"
 #include "kernels/simd_pages.h"
@@ -75,6 +76,12 @@ inline void ConvertHalves(const uint16_t* from, uint32_t n, float* to) {
   }
 }
 
+// Pages of f16 runs may be cold.
+template <KvType kType>
+inline bool IsCold(const PageRun& run, uint32_t page) {
+  return kType == KvType::kF16 && run.pages[page] == nullptr;
+}
+
 // Keys of a page as f32 [head_dim][kPageSlots].
 template <KvType kType>
 inline void ConvertKeys(const PageRun& run, uint32_t page, float* to) {
@@ -84,6 +91,13 @@ inline void ConvertKeys(const PageRun& run, uint32_t page, float* to) {
     } else {
       Int8KeysToF32(Int8PageOf(run, page), run.head_dim, run.key_offset, to);
     }
+  } else if (IsCold<kType>(run, page)) {
+    ForColdKeys(run.cold[page], run.head_dim,
+                [&](uint32_t slot, uint32_t d, const Simd::F32* keys) {
+                  for (uint32_t i = 0; i < 4; ++i) {
+                    Simd::Store(to + (d + i) * kPageSlots + slot, keys[i]);
+                  }
+                });
   } else {
     ConvertHalves<kType>(KeysOf(run, page), kPageSlots * run.head_dim, to);
   }
@@ -99,6 +113,14 @@ inline void ConvertValues(const PageRun& run, uint32_t page, uint32_t n_slots,
     } else {
       Int8ValuesToF32(Int8PageOf(run, page), run.head_dim, n_slots, to);
     }
+  } else if (IsCold<kType>(run, page)) {
+    ForColdValues(
+        run.cold[page], run.head_dim, n_slots,
+        [&](uint32_t slot, uint32_t d, Simd::F32 low, Simd::F32 high) {
+          float* const row = to + slot * run.head_dim + d;
+          Simd::Store(row, low);
+          if (slot + 1 < n_slots) Simd::Store(row + run.head_dim, high);
+        });
   } else {
     ConvertHalves<kType>(ValuesOf(run, page), n_slots * run.head_dim, to);
   }

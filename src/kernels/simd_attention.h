@@ -27,6 +27,7 @@ inline void AddAttentionKernels(KernelTable* table) {
   AddAttentionKernelsFor<KvType::kF16>(table);
   AddAttentionKernelsFor<KvType::kBF16>(table);
   AddAttentionKernelsFor<KvType::kInt8>(table);
+  table->attend_prefill_mixed = AttendPrefill<KvType::kF16>;
   table->reduce_mass = ReduceMass;
 }
 
