@@ -56,6 +56,16 @@ struct Simd {
     max = _mm_max_ps(max, _mm_movehl_ps(max, max));
     return _mm_cvtss_f32(_mm_max_ss(max, _mm_movehdup_ps(max)));
   }
+  // Lane i: the sum, or maximum, of x[i], i < n <= 8. (Together they take half
+  // of the instructions.)
+  template <int n>
+  static F32 SumsOf(const F32* x) {
+    return Reduced<Add, n>(x);
+  }
+  template <int n>
+  static F32 MaximaOf(const F32* x) {
+    return Reduced<Max, n>(x);
+  }
 
   // Lanes (0, 1, 2, 3, ...) become (1, 0, 3, 2, ...).
   static F32 SwapPairs(F32 x) { return _mm256_permute_ps(x, 0xb1); }
@@ -163,6 +173,13 @@ struct Simd {
   static I32 ShiftLeft(I32 x, uint32_t n_bits) {
     return reinterpret_cast<I32>(reinterpret_cast<__v8su>(x) << n_bits);
   }
+  // The same four bytes in every lane.
+  static I32 SetBytes(const int8_t* bytes) {
+    int32_t four;
+    __builtin_memcpy(&four, bytes, sizeof(four));
+    return _mm256_set1_epi32(four);
+  }
+  static F32 FromBits(I32 x) { return _mm256_castsi256_ps(x); }
   static I32 BitsOf(F32 x) { return _mm256_castps_si256(x); }
   // The lowest byte of each.
   static void StoreLowBytes(int8_t* to, I32 x) {
@@ -201,6 +218,33 @@ struct Simd {
   }
 
  private:
+  template <F32 (*kCombine)(F32, F32), int n>
+  static F32 Reduced(const F32* x) {
+    static_assert(n <= 8);
+    const F32 low = ReducedFour<kCombine, (n < 4 ? n : 4)>(x);
+    if constexpr (n <= 4) {
+      return low;
+    } else {
+      return _mm256_blend_ps(ReducedFour<kCombine, n - 4>(x + 4), low, 0xf);
+    }
+  }
+  // The same (0, 1, 2, 3) in each half.
+  template <F32 (*kCombine)(F32, F32), int n>
+  static F32 ReducedFour(const F32* x) {
+    const auto pairs = [&](int i, int j) {
+      const F32 a = x[i < n ? i : n - 1];
+      const F32 b = x[j < n ? j : n - 1];
+      return _mm256_castps_pd(
+          kCombine(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)));
+    };
+    const __m256d first = pairs(0, 1);
+    const __m256d second = pairs(2, 3);
+    const F32 all =
+        kCombine(_mm256_castpd_ps(_mm256_unpacklo_pd(first, second)),
+                 _mm256_castpd_ps(_mm256_unpackhi_pd(first, second)));
+    return kCombine(all, _mm256_permute2f128_ps(all, all, 1));
+  }
+
   static __m128i LoadHalves(const uint16_t* x) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
   }

@@ -46,6 +46,16 @@ struct Simd {
   }
   static float SumOf(F32 x) { return _mm512_reduce_add_ps(x); }
   static float MaxOf(F32 x) { return _mm512_reduce_max_ps(x); }
+  // Lane i: the sum, or maximum, of x[i], i < n <= 8. (Together they take a
+  // third of the instructions.)
+  template <int n>
+  static F32 SumsOf(const F32* x) {
+    return Reduced<Add, n>(x);
+  }
+  template <int n>
+  static F32 MaximaOf(const F32* x) {
+    return Reduced<Max, n>(x);
+  }
 
   // Lanes (0, 1, 2, 3, ...) become (1, 0, 3, 2, ...).
   static F32 SwapPairs(F32 x) { return _mm512_permute_ps(x, 0xb1); }
@@ -139,6 +149,13 @@ struct Simd {
   static I32 ShiftLeft(I32 x, uint32_t n_bits) {
     return reinterpret_cast<I32>(reinterpret_cast<__v16su>(x) << n_bits);
   }
+  // The same four bytes in every lane.
+  static I32 SetBytes(const int8_t* bytes) {
+    int32_t four;
+    __builtin_memcpy(&four, bytes, sizeof(four));
+    return _mm512_set1_epi32(four);
+  }
+  static F32 FromBits(I32 x) { return _mm512_castsi512_ps(x); }
   static I32 BitsOf(F32 x) { return _mm512_castps_si512(x); }
   // The lowest byte of each.
   static void StoreLowBytes(int8_t* to, I32 x) { StoreBytes(to, x); }
@@ -166,6 +183,33 @@ struct Simd {
   }
 
  private:
+  template <F32 (*kCombine)(F32, F32), int n>
+  static F32 Reduced(const F32* x) {
+    static_assert(n <= 8);
+    const F32 low = ReducedFour<kCombine, (n < 4 ? n : 4)>(x);
+    if constexpr (n <= 4) {
+      return low;
+    } else {
+      return _mm512_mask_mov_ps(ReducedFour<kCombine, n - 4>(x + 4), 0xf, low);
+    }
+  }
+  // The same (0, 1, 2, 3) in each quarter.
+  template <F32 (*kCombine)(F32, F32), int n>
+  static F32 ReducedFour(const F32* x) {
+    const auto pairs = [&](int i, int j) {
+      const F32 a = x[i < n ? i : n - 1];
+      const F32 b = x[j < n ? j : n - 1];
+      return _mm512_castps_pd(
+          kCombine(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)));
+    };
+    const __m512d first = pairs(0, 1);
+    const __m512d second = pairs(2, 3);
+    F32 all = kCombine(_mm512_castpd_ps(_mm512_unpacklo_pd(first, second)),
+                       _mm512_castpd_ps(_mm512_unpackhi_pd(first, second)));
+    all = kCombine(all, _mm512_shuffle_f32x4(all, all, 0x4e));
+    return kCombine(all, _mm512_shuffle_f32x4(all, all, 0xb1));
+  }
+
   static __m256i LoadHalves(const uint16_t* x) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
   }

@@ -62,7 +62,8 @@ struct EncodeColdArgs {
 //
 // With u the upper bits, and the channels' scales folded into the query, a
 // logit is sum q (min + 1.5 scale) + 4 sum (q scale) u. In the second sum
-// q scale is rounded to a multiple of its largest magnitude in the group / 127.
+// q scale is rounded to units of a power of two, of which its largest magnitude
+// in the group has at least 63.5 and at most 127: alike in every set.
 struct ScanColdArgs {
   const uint8_t* const* digests;  // [n_groups]
   uint32_t n_groups;

@@ -39,10 +39,14 @@ constexpr float kLargestColdLevel = 15;
 // What the lower bits of a key are taken for while they are not read.
 constexpr float kUnreadLower = 1.5f;
 
-// The largest magnitude of a folded query in scan_cold, and what is taken for
-// 0, long before 1 / magnitude overflows.
-constexpr float kLargestFolded = 127;
+// scan_cold rounds a query with folded scales to units of a power of two, of
+// which the largest magnitude has at least 63.5 and at most 127: with
+// power(x) the largest power of two that is not above x,
+// unit = kFoldedShare power(kFoldedRoom max(largest, kSmallestFolded)).
 constexpr float kSmallestFolded = 1e-30f;
+constexpr float kFoldedRoom = 128.0f / 127;
+constexpr float kFoldedShare = 1.0f / 64;
+constexpr uint32_t kExponentBits = 0x7f800000;  // a float's
 
 }  // namespace
 }  // namespace lkv

@@ -20,8 +20,10 @@ void AddScalarAttention(KernelTable* table);
 void AddScalarCold(KernelTable* table);
 void AddAvx2Matmul(KernelTable* table);
 void AddAvx2Attention(KernelTable* table);
+void AddAvx2Cold(KernelTable* table);
 void AddAvx512Matmul(KernelTable* table);
 void AddAvx512Attention(KernelTable* table);
+void AddAvx512Cold(KernelTable* table);
 void AddAvx512BF16Prefill(KernelTable* table);
 
 }  // namespace lkv

@@ -11,6 +11,7 @@ void FillAvx2Kernels(KernelTable* table) {
   table->page_masses = PageMasses;
   AddAvx2Matmul(table);
   AddAvx2Attention(table);
+  AddAvx2Cold(table);
 }
 
 }  // namespace lkv

@@ -11,6 +11,7 @@ void FillAvx512Kernels(KernelTable* table) {
   table->page_masses = PageMasses;
   AddAvx512Matmul(table);
   AddAvx512Attention(table);
+  AddAvx512Cold(table);
 }
 
 }  // namespace lkv

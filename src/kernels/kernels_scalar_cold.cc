@@ -109,23 +109,30 @@ struct FoldedQuery {
     const auto* scales =
         reinterpret_cast<const uint16_t*>(digest + ColdKeyScalesAt(head_dim));
     const uint16_t* mins = scales + head_dim;
-    float products[kMaxHeadDim];
     float largest = 0;
     for (uint32_t d = 0; d < head_dim; ++d) {
       const float scale = F16ToF32(scales[d]);
       offset += q[d] * (F16ToF32(mins[d]) + kUnreadLower * scale);
-      products[d] = q[d] * scale;
-      largest = std::fmax(largest, std::fabs(products[d]));
+      largest = std::fmax(largest, std::fabs(q[d] * scale));
     }
-    factor = 4 * (largest / kLargestFolded);
-    const float inverse =
-        largest > kSmallestFolded ? kLargestFolded / largest : 0;
+    const float unit = UnitOf(largest);
+    factor = 4 * unit;
     for (uint32_t d = 0; d < head_dim; ++d) {
-      // In double, where the product is exact: a fused multiplication rounds to
-      // the same integer.
-      bytes[d] = static_cast<int8_t>(
-          std::lrint(static_cast<double>(products[d]) * inverse));
+      // Exact before it is rounded, as a fused multiplication is.
+      const double product = double{q[d]} * double{F16ToF32(scales[d])};
+      bytes[d] = static_cast<int8_t>(std::lrint(product / double{unit}));
     }
+  }
+
+ private:
+  static float UnitOf(float largest) {
+    const float limit = std::fmax(largest, kSmallestFolded) * kFoldedRoom;
+    uint32_t bits;
+    std::memcpy(&bits, &limit, sizeof(bits));
+    bits &= kExponentBits;
+    float power;
+    std::memcpy(&power, &bits, sizeof(power));
+    return power * kFoldedShare;
   }
 };
 

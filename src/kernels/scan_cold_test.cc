@@ -37,8 +37,8 @@ std::vector<float> Scan(const KernelTable& set, const ColdGroups& cold,
   return sorted;
 }
 
-// Rounding puts no product of a query and a scale off by more than half a unit,
-// which counts 4 u times; the rest is f32.
+// Rounding puts no product of a query and a scale off by more than half a unit
+// of at most 1 / 63.5 of the largest, which counts 4 u times; the rest is f32.
 void ExpectEstimates(const ColdGroups& cold, const float* q,
                      const float* logits) {
   for (uint32_t slot = 0; slot < cold.n_slots(); ++slot) {
@@ -51,7 +51,7 @@ void ExpectEstimates(const ColdGroups& cold, const float* q,
     double rounding = 1e-5;
     for (uint32_t d = 0; d < cold.head_dim; ++d) {
       exact += q[d] * cold.EstimatedKey(slot, d);
-      rounding += 0.5 * largest / 127 * 4 * (cold.KeyLevel(slot, d) / 4);
+      rounding += 0.5 * largest / 63.5 * 4 * (cold.KeyLevel(slot, d) / 4);
     }
     ASSERT_NEAR(logits[slot], exact, rounding) << slot;
   }
@@ -90,15 +90,15 @@ TEST(ScanColdTest, EverySetEstimatesForEveryNumberOfGroups) {
   }
 }
 
-// Integers times a scale of 1 with a largest magnitude of 127 are not rounded,
-// so that logits are whole numbers, and right in their last bit.
+// Integers whose largest magnitude is 126, times a scale of 1, are not rounded,
+// so that logits are multiples of a half, and right in their last bit.
 TEST(ScanColdTest, SumsOfIntegersAreExactInEverySet) {
   Random random(3);
   for (uint32_t head_dim : {16, 64, 80, 256}) {
     ColdGroups cold(5, head_dim, &random);
     std::vector<float> q(3 * head_dim);
-    for (float& x : q) x = static_cast<float>(random.Below(255)) - 127;
-    for (uint32_t g = 0; g < 3; ++g) q[g * head_dim + 7] = g == 1 ? 127 : -127;
+    for (float& x : q) x = static_cast<float>(random.Below(253)) - 126;
+    for (uint32_t g = 0; g < 3; ++g) q[g * head_dim + 7] = g == 1 ? 126 : -126;
     for (uint32_t i = 0; i < cold.n_groups(); ++i) {
       for (uint32_t d = 0; d < head_dim; ++d) cold.SetKeyScale(i, d, 1, 0.5f);
     }

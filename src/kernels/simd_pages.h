@@ -112,6 +112,10 @@ inline void ForColumns(uint32_t head_dim, Fn fn) {
 
 constexpr float kMinusInfinity = -__builtin_inff();
 
+// x + kRoundToInteger, 3 * 2^22, holds x rounded to an integer in its lowest
+// bits.
+constexpr float kRoundToInteger = 12582912;
+
 // What a query head's attention over the chunks so far amounts to. The sum
 // keeps one partial sum per lane: lane i adds the slots i mod kLanes, in order.
 struct RunningSoftmax {

@@ -1,0 +1,13 @@
+// The kernels of cold groups of a vector set. Include after avx2_simd.h or
+// avx512_simd.h.
+#pragma once
+
+#include "kernels/simd_scan_cold.h"
+
+namespace lkv {
+namespace {
+
+inline void AddColdKernels(KernelTable* table) { table->scan_cold = ScanCold; }
+
+}  // namespace
+}  // namespace lkv
