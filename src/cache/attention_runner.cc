@@ -170,7 +170,8 @@ void AttentionRunner::BeginStep(std::span<const StepPart> parts) {
         const uint32_t n_slots = part.sequence->pages().table(lane).n_tokens();
         CHECK(n_slots <= slot_capacity_);
         if (part.n_tokens > 1) continue;
-        n_items += CeilDiv(n_slots, kRunSlots);
+        n_items +=
+            CeilDiv(n_slots, kRunSlots) + ColdAttention::ScanRuns(part, lane);
       }
     }
     first_item[pair] = n_items;
@@ -192,36 +193,51 @@ void AttentionRunner::AttendDecodes(TeamMember& me,
                                     std::span<const StepPart> parts,
                                     const Call& call) {
   Member& mine = MemberOf(me);
+  const ColdAttention::Call cold_call{
+      .parts = parts,
+      .layer = call.layer,
+      .q = call.q,
+      .exact_m = run_m_.data(),
+      .exact_l = run_l_.data(),
+      .exact_stride = run_stride_ * shape_.group};
   const size_t n_items = FirstItems(call.layer, parts.size()).back();
   me.ForEach(n_items, [&](size_t index) {
     const LaneRun item = LaneRunOf(parts, call.layer, index);
-    PageRun next;
-    const bool has_next = me.GoesOnAfter(index, n_items);
-    if (has_next) {
-      next = PagesOfRun(LaneRunOf(parts, call.layer, index + 1), call.layer);
+    if (item.run < item.n_exact_runs) {
+      PageRun next;
+      bool has_next = me.GoesOnAfter(index, n_items);
+      if (has_next) {
+        const LaneRun item_behind = LaneRunOf(parts, call.layer, index + 1);
+        has_next = item_behind.run < item_behind.n_exact_runs;
+        if (has_next) next = PagesOfRun(item_behind, call.layer);
+      }
+      DecodeRun(mine, item, has_next ? &next : nullptr, call);
+    } else {
+      cold_.Scan(cold_call, item.pair, item.run - item.n_exact_runs,
+                 me.index());
     }
-    DecodeRun(mine, item, has_next ? &next : nullptr, call);
     // acq_rel: who comes last sees the states of all runs.
     std::atomic<uint32_t>& n_done = n_runs_done_[item.pair];
     if (n_done.fetch_add(1, std::memory_order_acq_rel) + 1 < item.n_runs) {
       return;
     }
     n_done.store(0, std::memory_order_relaxed);
-    MergeRuns(item.pair, item.n_runs);
-    if (!ColdAttention::Concerns(*item.part)) {
+    MergeRuns(item.pair, item.n_exact_runs);
+    if (ColdAttention::Concerns(*item.part)) {
+      cold_.Choose(cold_call, item.pair);
+    } else {
       FinishDecode(mine, *item.part, item.pair, call);
     }
   });
-  if (std::none_of(parts.begin(), parts.end(), ColdAttention::Concerns)) return;
-  cold_.Attend(me, {.parts = parts,
-                    .layer = call.layer,
-                    .q = call.q,
-                    .exact_m = run_m_.data(),
-                    .exact_l = run_l_.data(),
-                    .exact_stride = run_stride_ * shape_.group});
-  me.ForEach(parts.size() * shape_.n_kv_heads, [&](size_t pair) {
+  const uint32_t n_runs = ColdAttention::MostReadRuns(parts);
+  me.ForEach(parts.size() * shape_.n_kv_heads * n_runs, [&](size_t index) {
+    const size_t pair = index / n_runs;
     const StepPart& part = parts[pair / shape_.n_kv_heads];
     if (!ColdAttention::Concerns(part)) return;
+    if (!cold_.Read(cold_call, pair, static_cast<uint32_t>(index % n_runs),
+                    me.index())) {
+      return;
+    }
     const size_t state = pair * run_stride_ * shape_.group;
     cold_.MergeInto(pair, &run_m_[state], &run_l_[state],
                     &run_o_[state * shape_.head_dim]);
@@ -235,11 +251,16 @@ AttentionRunner::LaneRun AttentionRunner::LaneRunOf(
   const size_t pair =
       std::upper_bound(first_item.begin(), first_item.end(), item) -
       first_item.begin() - 1;
-  return {.part = &parts[pair / shape_.n_kv_heads],
+  const StepPart& part = parts[pair / shape_.n_kv_heads];
+  const uint32_t kv_head = static_cast<uint32_t>(pair % shape_.n_kv_heads);
+  const uint32_t n_runs = first_item[pair + 1] - first_item[pair];
+  return {.part = &part,
           .pair = pair,
-          .kv_head = static_cast<uint32_t>(pair % shape_.n_kv_heads),
+          .kv_head = kv_head,
           .run = static_cast<uint32_t>(item - first_item[pair]),
-          .n_runs = first_item[pair + 1] - first_item[pair]};
+          .n_runs = n_runs,
+          .n_exact_runs = n_runs - ColdAttention::ScanRuns(
+                                       part, shape_.LaneOf(layer, kv_head))};
 }
 
 PageRun AttentionRunner::PagesOfRun(const LaneRun& item, uint32_t layer) const {

@@ -102,13 +102,15 @@ class AttentionRunner {
 
   void AttendDecodes(TeamMember& me, std::span<const StepPart> parts,
                      const Call& call);
-  // One decode item: run `run` of the n_runs of a lane.
+  // One decode item: run `run` of the n_runs of a lane, those of its exact
+  // pages first, then those of the scan of its coarse copies.
   struct LaneRun {
     const StepPart* part;
     size_t pair;  // index of (part, KV head)
     uint32_t kv_head;
     uint32_t run;
     uint32_t n_runs;
+    uint32_t n_exact_runs;
 
     uint32_t first_slot() const { return run * kRunSlots; }
   };

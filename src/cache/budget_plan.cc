@@ -134,6 +134,10 @@ Status RefuseSmall(const SequenceOptions& options, uint64_t bytes_per_token,
     problem += "hold a text of " + std::to_string(needs.text_tokens) +
                " tokens, which is too short to leave a choice";
   } else {
+    if (needs.cold_bytes > 0) {
+      problem += "pay for copies of the text (tiers, " +
+                 std::to_string(needs.cold_bytes) + " bytes), ";
+    }
     problem += "protect " + std::to_string(cache.sink_tokens) + " sink and " +
                std::to_string(cache.recent_tokens) + " recent tokens";
     if (!options.pinned.empty()) problem += ", pinned text";

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
+#include <numeric>
 
 #include "base/check.h"
 
@@ -29,9 +29,13 @@ void ColdAttention::Reserve(uint32_t n_slots, uint32_t n_parts) {
   logits_ = AlignedBuffer<float>(n_heads * page_stride * kPageTokens);
   mass_ = AlignedBuffer<float>(n_pairs * page_stride);
   page_sums_ = AlignedBuffer<float>(n_pairs * page_stride);
-  candidates_.resize(n_pairs * page_stride);
+  n_in_bin_.resize(n_pairs * kBins);
+  n_standing_.resize(n_pairs);
+  n_above_.resize(n_pairs);
   chosen_.resize(n_pairs * page_stride);
   n_chosen_.resize(n_pairs);
+  n_lanes_done_ = std::vector<std::atomic<uint32_t>>(n_parts);
+  n_runs_done_ = std::vector<std::atomic<uint32_t>>(n_pairs);
   run_m_ = AlignedBuffer<float>(n_heads * run_stride);
   run_l_ = AlignedBuffer<float>(n_heads * run_stride);
   run_o_ = AlignedBuffer<float>(n_heads * run_stride * shape_.head_dim);
@@ -48,36 +52,24 @@ uint64_t ColdAttention::n_bytes() const {
        {&logits_, &mass_, &page_sums_, &run_m_, &run_l_, &run_o_}) {
     n_floats += buffer->size();
   }
-  return n_floats * sizeof(float) + candidates_.size() * sizeof(Candidate) +
-         chosen_.size() * sizeof(ColdPage) +
-         n_chosen_.size() * sizeof(uint32_t);
+  return n_floats * sizeof(float) + chosen_.size() * sizeof(ColdPage) +
+         (n_in_bin_.size() + n_standing_.size() + n_above_.size() +
+          n_chosen_.size()) *
+             sizeof(uint32_t);
 }
 
-void ColdAttention::Attend(TeamMember& me, const Call& call) {
-  uint32_t most_tokens = 0;
-  for (const StepPart& part : call.parts) {
-    if (Concerns(part)) most_tokens = std::max(most_tokens, part.first_pos + 1);
+uint32_t ColdAttention::ScanRuns(const StepPart& part, uint32_t lane) {
+  if (!Concerns(part)) return 0;
+  return CeilDiv(part.sequence->cold()->n_groups(lane), kScanGroups);
+}
+
+uint32_t ColdAttention::MostReadRuns(std::span<const StepPart> parts) {
+  uint32_t most_pages = 0;
+  for (const StepPart& part : parts) {
+    if (!Concerns(part)) continue;
+    most_pages = std::max(most_pages, PagesOf(part.first_pos + 1));
   }
-  if (most_tokens == 0) return;
-  CHECK(most_tokens <= slot_capacity_ && call.parts.size() <= part_capacity_);
-  const uint32_t member = me.index();
-  const size_t n_pairs = call.parts.size() * shape_.n_kv_heads;
-  const auto for_runs = [&](uint32_t n_runs, const auto& fn) {
-    me.ForEach(n_pairs * n_runs, [&](size_t item) {
-      const size_t pair = item / n_runs;
-      if (Concerns(PartOf(call, pair))) {
-        fn(pair, static_cast<uint32_t>(item % n_runs));
-      }
-    });
-  };
-  for_runs(CeilDiv(most_tokens, kScanGroups * kColdGroupSlots),
-           [&](size_t pair, uint32_t run) { Scan(call, pair, run, member); });
-  for_runs(1, [&](size_t pair, uint32_t) { EstimateMasses(call, pair); });
-  me.ForEach(call.parts.size(), [&](size_t part) {
-    if (Concerns(call.parts[part])) Choose(call, part);
-  });
-  for_runs(CeilDiv(PagesOf(most_tokens), kRunPages),
-           [&](size_t pair, uint32_t run) { Read(call, pair, run, member); });
+  return CeilDiv(most_pages, kRunPages);
 }
 
 const float* ColdAttention::ScaledQuery(const Call& call, size_t pair,
@@ -95,7 +87,6 @@ void ColdAttention::Scan(const Call& call, size_t pair, uint32_t run,
   const ColdPages& cold = *PartOf(call, pair).sequence->cold();
   const auto digests = cold.digests(LaneOf(call, pair));
   const uint32_t first = run * kScanGroups;
-  if (first >= digests.size()) return;
   kernels_.scan_cold(
       {.digests = &digests[first],
        .n_groups =
@@ -106,6 +97,23 @@ void ColdAttention::Scan(const Call& call, size_t pair, uint32_t run,
        .logits = &logits_[pair * shape_.group * slot_stride_ +
                           first * kColdGroupSlots],
        .logit_stride = slot_stride_});
+}
+
+void ColdAttention::Choose(const Call& call, size_t pair) {
+  EstimateMasses(call, pair);
+  const size_t part = pair / shape_.n_kv_heads;
+  // acq_rel: who comes last sees the masses of all lanes.
+  std::atomic<uint32_t>& n_done = n_lanes_done_[part];
+  if (n_done.fetch_add(1, std::memory_order_acq_rel) + 1 < shape_.n_kv_heads) {
+    return;
+  }
+  n_done.store(0, std::memory_order_relaxed);
+  Share(call, part);
+}
+
+uint32_t ColdAttention::BinOf(float mass) {
+  const uint32_t bin = std::bit_cast<uint32_t>(mass) >> kMassBits;
+  return std::clamp(bin, kSmallestBin, kSmallestBin + kBins - 1) - kSmallestBin;
 }
 
 void ColdAttention::EstimateMasses(const Call& call, size_t pair) {
@@ -126,93 +134,103 @@ void ColdAttention::EstimateMasses(const Call& call, size_t pair) {
                         .other_l = call.exact_l + pair * call.exact_stride,
                         .mass = mass.data(),
                         .page_sums = &page_sums_[pair * page_stride_]});
+  uint32_t* const n_in_bin = &n_in_bin_[pair * kBins];
+  std::fill_n(n_in_bin, kBins, 0);
+  uint32_t n_standing = 0;
+  for (const float m : mass) {
+    if (m < 0) continue;
+    ++n_in_bin[BinOf(m)];
+    ++n_standing;
+  }
+  n_standing_[pair] = n_standing;
 }
 
-void ColdAttention::Choose(const Call& call, size_t part_index) {
-  const StepPart& part = call.parts[part_index];
-  CachedSequence& sequence = *part.sequence;
-  const ColdPages& cold = *sequence.cold();
-  const uint32_t n_heads = shape_.n_kv_heads;
-  const size_t first_pair = part_index * n_heads;
-  Candidate* const candidates = &candidates_[first_pair * page_stride_];
-  uint32_t n_standing = 0;
-  for (uint32_t h = 0; h < n_heads; ++h) {
-    const uint32_t n_pages =
-        cold.n_groups(shape_.LaneOf(call.layer, h)) * kColdGroupPages;
-    const float* mass = &mass_[(first_pair + h) * page_stride_];
-    n_standing += static_cast<uint32_t>(
-        std::count_if(mass, mass + n_pages, [](float m) { return m >= 0; }));
-  }
+void ColdAttention::Share(const Call& call, size_t part) {
+  const uint32_t n_lanes = shape_.n_kv_heads;
+  const size_t first_pair = part * n_lanes;
+  const uint32_t* const n_standing = &n_standing_[first_pair];
+  CachedSequence& sequence = *call.parts[part].sequence;
+  const uint32_t n_all =
+      std::accumulate(n_standing, n_standing + n_lanes, uint32_t{0});
   const auto quota = static_cast<uint32_t>(
-      std::ceil(sequence.attend_share() * static_cast<double>(n_standing)));
-  const uint32_t floor = quota / (5 * n_heads);
-  const auto better = [](const Candidate& a, const Candidate& b) {
-    if (a.mass != b.mass) return a.mass > b.mass;
-    return a.kv_head != b.kv_head ? a.kv_head < b.kv_head : a.page < b.page;
-  };
-  // First what is each lane's own; the others move to the front.
-  uint32_t n_others = 0;
+      std::ceil(sequence.attend_share() * static_cast<double>(n_all)));
+  uint32_t* const n_taken = &n_chosen_[first_pair];
   uint32_t n_left = quota;
-  for (uint32_t h = 0; h < n_heads; ++h) {
-    const uint32_t lane = shape_.LaneOf(call.layer, h);
-    const uint32_t n_pages = cold.n_groups(lane) * kColdGroupPages;
-    float* mass = &mass_[(first_pair + h) * page_stride_];
-    Candidate* const mine = candidates + n_others;
-    uint32_t n = 0;
-    for (uint32_t page = 0; page < n_pages; ++page) {
-      if (mass[page] >= 0) mine[n++] = {mass[page], h, page};
-    }
-    const uint32_t n_own = std::min(n, floor);
-    std::nth_element(
-        mine, mine + (n - n_own), mine + n,
-        [&](const auto& a, const auto& b) { return better(b, a); });
-    n_others += n - n_own;
-    n_left -= n_own;
-    for (uint32_t page = 0; page < n_pages; ++page) mass[page] = 0;
-    for (uint32_t i = n - n_own; i < n; ++i) mass[mine[i].page] = 1;
+  for (uint32_t h = 0; h < n_lanes; ++h) {
+    n_taken[h] = std::min(n_standing[h], quota / (kFloorParts * n_lanes));
+    n_left -= n_taken[h];
   }
-  const uint32_t n_taken = std::min(n_left, n_others);
-  std::nth_element(candidates, candidates + n_taken, candidates + n_others,
-                   better);
-  for (uint32_t i = 0; i < n_taken; ++i) {
-    const Candidate& one = candidates[i];
-    mass_[(first_pair + one.kv_head) * page_stride_ + one.page] = 1;
+  // Down from the greatest mass: what a lane has that far beyond its own.
+  uint32_t* const n_above = &n_above_[first_pair];
+  std::fill_n(n_above, n_lanes, 0);
+  for (uint32_t bin = kBins; bin-- > 0 && n_left > 0;) {
+    for (uint32_t h = 0; h < n_lanes; ++h) {
+      n_above[h] += n_in_bin_[(first_pair + h) * kBins + bin];
+      const uint32_t n_more =
+          std::min(n_left, n_above[h] - std::min(n_above[h], n_taken[h]));
+      n_taken[h] += n_more;
+      n_left -= n_more;
+    }
   }
   uint64_t n_read = 0;
-  for (uint32_t h = 0; h < n_heads; ++h) {
-    const size_t pair = first_pair + h;
+  for (uint32_t h = 0; h < n_lanes; ++h) {
+    Pick(call, first_pair + h, n_taken[h]);
     const uint32_t lane = shape_.LaneOf(call.layer, h);
-    const uint32_t n_pages = cold.n_groups(lane) * kColdGroupPages;
-    uint32_t n = 0;
-    for (uint32_t page = 0; page < n_pages; ++page) {
-      if (mass_[pair * page_stride_ + page] > 0) {
-        chosen_[pair * page_stride_ + n++] = cold.PageAt(lane, page);
-      }
-    }
-    n_chosen_[pair] = n;
-    n_read += n * ColdPages::BodyBytes(shape_.head_dim) +
-              cold.n_groups(lane) * ColdPages::DigestBytes(shape_.head_dim);
+    n_read += n_taken[h] * ColdPages::BodyBytes(shape_.head_dim) +
+              sequence.cold()->n_groups(lane) *
+                  ColdPages::DigestBytes(shape_.head_dim);
   }
   sequence.CountColdRead(n_read);
 }
 
-void ColdAttention::Read(const Call& call, size_t pair, uint32_t run,
+void ColdAttention::Pick(const Call& call, size_t pair, uint32_t n_pages) {
+  const ColdPages& cold = *PartOf(call, pair).sequence->cold();
+  const uint32_t lane = LaneOf(call, pair);
+  const uint32_t* const n_in_bin = &n_in_bin_[pair * kBins];
+  uint32_t last_bin = kBins;
+  uint32_t n_in_last = 0;  // to be taken of the last bin
+  for (uint32_t n = 0; n < n_pages; n += n_in_last) {
+    n_in_last = std::min(n_in_bin[--last_bin], n_pages - n);
+  }
+  ColdPage* to = &chosen_[pair * page_stride_];
+  const float* const mass = &mass_[pair * page_stride_];
+  for (uint32_t page = 0; page < cold.n_groups(lane) * kColdGroupPages;
+       ++page) {
+    if (mass[page] < 0) continue;
+    const uint32_t bin = BinOf(mass[page]);
+    if (bin < last_bin || (bin == last_bin && n_in_last == 0)) continue;
+    if (bin == last_bin) --n_in_last;
+    *to++ = cold.PageAt(lane, page);
+  }
+}
+
+bool ColdAttention::Read(const Call& call, size_t pair, uint32_t run,
                          uint32_t member) {
+  // Who has nothing to read is done with its first run.
+  const uint32_t n_runs = std::max(1u, CeilDiv(n_chosen_[pair], kRunPages));
+  if (run >= n_runs) return false;
   const uint32_t first = run * kRunPages;
-  if (first >= n_chosen_[pair]) return;
   const size_t state = (pair * run_stride_ + run) * shape_.group;
-  kernels_.attend_cold({.pages = &chosen_[pair * page_stride_ + first],
-                        .n_pages = std::min(kRunPages, n_chosen_[pair] - first),
-                        .head_dim = shape_.head_dim,
-                        .group = shape_.group,
-                        .q = ScaledQuery(call, pair, member),
-                        .m = &run_m_[state],
-                        .l = &run_l_[state],
-                        .o = &run_o_[state * shape_.head_dim],
-                        .p = nullptr,
-                        .p_stride = 0,
-                        .p_max = nullptr,
-                        .p_max_stride = 0});
+  if (n_chosen_[pair] > 0) {
+    kernels_.attend_cold(
+        {.pages = &chosen_[pair * page_stride_ + first],
+         .n_pages = std::min(kRunPages, n_chosen_[pair] - first),
+         .head_dim = shape_.head_dim,
+         .group = shape_.group,
+         .q = ScaledQuery(call, pair, member),
+         .m = &run_m_[state],
+         .l = &run_l_[state],
+         .o = &run_o_[state * shape_.head_dim],
+         .p = nullptr,
+         .p_stride = 0,
+         .p_max = nullptr,
+         .p_max_stride = 0});
+  }
+  // acq_rel: who comes last sees the states of all runs.
+  std::atomic<uint32_t>& n_done = n_runs_done_[pair];
+  if (n_done.fetch_add(1, std::memory_order_acq_rel) + 1 < n_runs) return false;
+  n_done.store(0, std::memory_order_relaxed);
+  return true;
 }
 
 void ColdAttention::MergeInto(size_t pair, float* m, float* l, float* o) const {

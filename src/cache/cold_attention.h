@@ -1,21 +1,26 @@
 // ColdAttention: attention of decoded tokens over what their sequences hold of
 // tokens that have left: coarse copies (store/cold_pages.h).
 //
-// Per layer, for each lane: the digests of all groups give every token's logit
-// by estimate; with the state of the exact pages that is a mass for every page.
-// The best pages, up to the sequence's attend share of those that have left,
-// are read in full, and what they give is merged with the exact part. The lanes of a layer share what may be read: a fifth of the
-// mean is each one's own (the floor of AdaKV, arXiv 2407.11550), the rest goes
-// to the pages of the greatest mass of all (Quest, arXiv 2406.10774, chooses by
-// page, too, but by bounds of keys and for each head alone). The estimate is
-// the current query's own: one step of delay costs a factor of seven in KL.
+// Two phases of a layer. First every lane is scanned: the digests of its groups
+// give the logits of all its tokens by estimate, and with the state of its
+// exact pages the mass of every page. Whoever finishes the last lane of a
+// sequence chooses: the lanes share what may be read (tiers.attend, of what has
+// left); a fifth of the mean is each one's own (the floor of AdaKV, arXiv
+// 2407.11550), the rest goes to the pages of the greatest mass of all. (Quest,
+// arXiv 2406.10774, chooses by page, too, but by bounds of keys and for each
+// head alone.) Then the chosen pages are read in full. The query that chooses
+// is the one that reads: one step of delay costs a factor of seven in KL.
 //
-// Results depend on the calls alone: what is cut is cut at fixed places.
+// Masses are compared by their first bits, in steps of an eighth of an octave;
+// of pages that are alike the first are taken. Results depend on the calls
+// alone: what is cut is cut at fixed places.
 //
-// Thread rule: Reserve by one caller, Attend by all members of the team. Attend
-// allocates nothing.
+// Thread rule: Reserve by one caller; Scan, Choose and Read by any members of
+// the team, for different pairs or runs at the same time. Nothing but Reserve
+// allocates.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -38,42 +43,52 @@ class ColdAttention {
   void Reserve(uint32_t n_slots, uint32_t n_parts);
   uint64_t n_bytes() const;
 
-  // The attention state of the exact pages of one lane: [group] each.
-  struct ExactState {
-    const float* m;
-    const float* l;
-  };
-  // One layer of a step. Parts in prefill, and those without copies, are
-  // passed over.
+  // One layer of a step. A *pair* is the index of (part, KV head).
   struct Call {
     std::span<const StepPart> parts;
     uint32_t layer;
     TokenRows q;  // of all heads, not scaled
-    // exact[pair * exact_stride] and so on: of (part, KV head) pair `pair`.
+    // The state of the exact pages: [group] from [pair * exact_stride] on.
     const float* exact_m;
     const float* exact_l;
     size_t exact_stride;
   };
-  void Attend(TeamMember& me, const Call& call);
 
-  // Merges what the last Attend read for a pair into an attention state.
-  void MergeInto(size_t pair, float* m, float* l, float* o) const;
-
+  // Whether a part has pages to be read here: decodes, and has copies.
   static bool Concerns(const StepPart& part) {
     return part.n_tokens == 1 && part.sequence->cold() != nullptr;
   }
+
+  // Items that the scan of a lane is cut into; 0 for parts it does not concern.
+  static uint32_t ScanRuns(const StepPart& part, uint32_t lane);
+  void Scan(const Call& call, size_t pair, uint32_t run, uint32_t member);
+  // Once all runs of a pair are scanned and its exact state is complete; the
+  // last pair of a part chooses for all of them.
+  void Choose(const Call& call, size_t pair);
+
+  // Items that the reading of a lane is cut into, at most.
+  static uint32_t MostReadRuns(std::span<const StepPart> parts);
+  // Returns whether everything chosen for the pair has been read, which is so
+  // for one of its runs.
+  bool Read(const Call& call, size_t pair, uint32_t run, uint32_t member);
+  // Merges what the last Attend read for a pair into an attention state.
+  void MergeInto(size_t pair, float* m, float* l, float* o) const;
 
  private:
   // Groups of one item of the scan, pages of one item of the reading: 512
   // tokens, as in AttentionRunner.
   static constexpr uint32_t kScanGroups = 8;
   static constexpr uint32_t kRunPages = 32;
+  // A lane's own is this part of the mean.
+  static constexpr uint32_t kFloorParts = 5;
 
-  struct Candidate {
-    float mass;
-    uint32_t kv_head;
-    uint32_t page;
-  };
+  // Masses from 2^-40 to 1 by their first bits (8 of the exponent, 3 behind);
+  // smaller ones are in bin 0.
+  static constexpr uint32_t kMassBits = 20;  // that are left out
+  static constexpr uint32_t kSmallestBin = (127 - 40) << (23 - kMassBits);
+  static constexpr uint32_t kBins =
+      (127 << (23 - kMassBits)) - kSmallestBin + 1;
+  static uint32_t BinOf(float mass);
 
   const StepPart& PartOf(const Call& call, size_t pair) const {
     return call.parts[pair / shape_.n_kv_heads];
@@ -84,10 +99,10 @@ class ColdAttention {
   }
   const float* ScaledQuery(const Call& call, size_t pair, uint32_t member);
 
-  void Scan(const Call& call, size_t pair, uint32_t run, uint32_t member);
   void EstimateMasses(const Call& call, size_t pair);
-  void Choose(const Call& call, size_t part);
-  void Read(const Call& call, size_t pair, uint32_t run, uint32_t member);
+  // What each lane of a part reads: chosen_ and n_chosen_.
+  void Share(const Call& call, size_t part);
+  void Pick(const Call& call, size_t pair, uint32_t n_pages);
 
   const KvShape shape_;
   const KernelTable& kernels_;
@@ -101,13 +116,19 @@ class ColdAttention {
   // Estimated mass, the largest of the group's heads; below 0 for pages that
   // do not stand to be chosen: [pairs, page_stride].
   AlignedBuffer<float> mass_;
-  AlignedBuffer<float> page_sums_;     // [pairs, page_stride]
-  std::vector<Candidate> candidates_;  // [parts, n_kv_heads * page_stride]
-  std::vector<ColdPage> chosen_;       // [pairs, page_stride]
-  std::vector<uint32_t> n_chosen_;     // [pairs]
-  AlignedBuffer<float> run_m_;         // [pairs, run_stride, group]
-  AlignedBuffer<float> run_l_;         // [pairs, run_stride, group]
-  AlignedBuffer<float> run_o_;         // [pairs, run_stride, group, head_dim]
+  AlignedBuffer<float> page_sums_;    // [pairs, page_stride]
+  std::vector<uint32_t> n_in_bin_;    // [pairs, kBins] pages that stand
+  std::vector<uint32_t> n_standing_;  // [pairs]
+  std::vector<uint32_t> n_above_;     // [pairs] scratch of Share
+  std::vector<ColdPage> chosen_;      // [pairs, page_stride]
+  std::vector<uint32_t> n_chosen_;    // [pairs]
+  // Lanes of a part whose masses are known, runs of a pair that are read; 0
+  // between layers.
+  std::vector<std::atomic<uint32_t>> n_lanes_done_;  // [parts]
+  std::vector<std::atomic<uint32_t>> n_runs_done_;   // [pairs]
+  AlignedBuffer<float> run_m_;  // [pairs, run_stride, group]
+  AlignedBuffer<float> run_l_;  // [pairs, run_stride, group]
+  AlignedBuffer<float> run_o_;  // [pairs, run_stride, group, head_dim]
 };
 
 }  // namespace lkv

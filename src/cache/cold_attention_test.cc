@@ -190,6 +190,9 @@ TEST(ColdAttentionTest, ABudgetThatCannotPayForCopiesIsRefusedWithTheLeast) {
   const Status status = cache.AddSequence(options).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   const std::string message(status.message());
+  EXPECT_NE(message.find("pay for copies of the text (tiers, "),
+            std::string::npos)
+      << message;
   const size_t at = message.find("use at least ");
   ASSERT_NE(at, std::string::npos) << message;
   options.cache.budget = {.kind = Budget::Kind::kBytes,

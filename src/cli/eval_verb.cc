@@ -191,6 +191,11 @@ void EvalVerb::AddTo(CLI::App& app) {
           "8th and the newest, as in use; all: slower [sampled]")
       ->type_name("WHICH")
       ->check(OneOf({"sampled", "all"}));
+  verb->add_option("--tiers", tiers_,
+                   "Whether what leaves stays within reach in a coarser form "
+                   "[key tiers.enabled]")
+      ->type_name("on|off")
+      ->check(OneOf({"on", "off"}));
   config_.AddTo(*verb, ConfigArguments::Offer::kKvType);
   verb->add_flag("--json", json_, "Print one JSON document");
   verb->footer(
@@ -266,7 +271,8 @@ Result<EvalPlan> EvalVerb::ReadPlan() const {
   if (!budgets.ok()) return budgets.status();
   const auto tasks = ReadTasks();
   if (!tasks.ok()) return tasks.status();
-  const CacheOptions& cache = configuration->cache();
+  CacheOptions cache = configuration->cache();
+  if (tiers_) cache.tiers = *tiers_ == "on";
   // What is measured is what policies keep of a text, so texts are read whole
   // unless somebody wants them otherwise.
   PromptReading reading = PromptReading::kWhole;

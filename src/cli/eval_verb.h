@@ -47,6 +47,7 @@ class EvalVerb {
   std::vector<std::string> policies_ = {"streaming", "observed", "snapkv",
                                         "tova",      "random",   "lookahead"};
   std::optional<std::string> reading_;
+  std::optional<std::string> tiers_;
   std::string continuation_ = "next";
   std::string budget_scope_ = "window";
   std::string seen_queries_ = "sampled";

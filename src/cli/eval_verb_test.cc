@@ -91,6 +91,35 @@ TEST(EvalTest, AReplayForcesTheContextsOwnTokens) {
             next["rows"][0]["fidelity"]["kl_mean"]);
 }
 
+TEST(EvalTest, WithTiersWhatHasLeftIsStillSeen) {
+  Words words = {"eval",
+                 "-f",
+                 LKV_SOURCE_DIR "/LICENSE",
+                 "--windows",
+                 "1",
+                 "--context",
+                 "1000",
+                 "--forced",
+                 "32",
+                 "--budget",
+                 "50%",
+                 "--policies",
+                 "streaming",
+                 "--continuation",
+                 "replay",
+                 "--tiers"};
+  const auto run = [&](const std::string& tiers) {
+    Words with = words;
+    with.push_back(tiers);
+    return RunJson(with)["rows"][0];
+  };
+  const auto on = run("on"), off = run("off");
+  EXPECT_LT(on["fidelity"]["kl_mean"],
+            0.2 * off["fidelity"]["kl_mean"].get<double>());
+  EXPECT_LE(on["held_share"], 0.5 * 1.02);  // metadata counts, too
+  EXPECT_LT(on["read_share"], on["held_share"]);
+}
+
 TEST(EvalTest, AContextTooShortToBeReplayedIsRefused) {
   const ChildResult result = RunLkv(WithModel(
       {"eval", "-f", LKV_SOURCE_DIR "/LICENSE", "--windows", "1", "--context",
