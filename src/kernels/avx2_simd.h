@@ -56,8 +56,8 @@ struct Simd {
     max = _mm_max_ps(max, _mm_movehl_ps(max, max));
     return _mm_cvtss_f32(_mm_max_ss(max, _mm_movehdup_ps(max)));
   }
-  // Lane i: the sum, or maximum, of x[i], i < n <= 8. (Together they take half
-  // of the instructions.)
+  // Lane i: the sum, maximum or minimum of x[i], i < n <= 8. (Together they
+  // take half of the instructions.)
   template <int n>
   static F32 SumsOf(const F32* x) {
     return Reduced<Add, n>(x);
@@ -65,6 +65,10 @@ struct Simd {
   template <int n>
   static F32 MaximaOf(const F32* x) {
     return Reduced<Max, n>(x);
+  }
+  template <int n>
+  static F32 MinimaOf(const F32* x) {
+    return Reduced<Min, n>(x);
   }
 
   // Lanes (0, 1, 2, 3, ...) become (1, 0, 3, 2, ...).
@@ -81,6 +85,10 @@ struct Simd {
   }
   static void StoreF16(uint16_t* to, F32 x) {
     StoreHalves(to, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+  }
+  // The next larger f16.
+  static void StoreF16Up(uint16_t* to, F32 x) {
+    StoreHalves(to, _mm256_cvtps_ph(x, _MM_FROUND_TO_POS_INF));
   }
   static F32 LoadBF16(const uint16_t* x) {
     return _mm256_castsi256_ps(

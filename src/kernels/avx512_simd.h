@@ -46,8 +46,8 @@ struct Simd {
   }
   static float SumOf(F32 x) { return _mm512_reduce_add_ps(x); }
   static float MaxOf(F32 x) { return _mm512_reduce_max_ps(x); }
-  // Lane i: the sum, or maximum, of x[i], i < n <= 8. (Together they take a
-  // third of the instructions.)
+  // Lane i: the sum, maximum or minimum of x[i], i < n <= 8. (Together they
+  // take a third of the instructions.)
   template <int n>
   static F32 SumsOf(const F32* x) {
     return Reduced<Add, n>(x);
@@ -55,6 +55,10 @@ struct Simd {
   template <int n>
   static F32 MaximaOf(const F32* x) {
     return Reduced<Max, n>(x);
+  }
+  template <int n>
+  static F32 MinimaOf(const F32* x) {
+    return Reduced<Min, n>(x);
   }
 
   // Lanes (0, 1, 2, 3, ...) become (1, 0, 3, 2, ...).
@@ -73,6 +77,11 @@ struct Simd {
   static void StoreF16(uint16_t* to, F32 x) {
     StoreHalves(
         to, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  // The next larger f16.
+  static void StoreF16Up(uint16_t* to, F32 x) {
+    StoreHalves(to,
+                _mm512_cvtps_ph(x, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC));
   }
   static F32 LoadBF16(const uint16_t* x) {
     return _mm512_castsi512_ps(

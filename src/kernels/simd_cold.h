@@ -2,12 +2,16 @@
 // avx512_simd.h.
 #pragma once
 
+#include "kernels/simd_encode_cold.h"
 #include "kernels/simd_scan_cold.h"
 
 namespace lkv {
 namespace {
 
-inline void AddColdKernels(KernelTable* table) { table->scan_cold = ScanCold; }
+inline void AddColdKernels(KernelTable* table) {
+  table->encode_cold = EncodeCold;
+  table->scan_cold = ScanCold;
+}
 
 }  // namespace
 }  // namespace lkv
