@@ -12,7 +12,7 @@
 
 namespace lkv {
 
-// Decode steps of up to two sequences whose rows are all the same: they
+// Decode steps of up to four sequences whose rows are all the same: they
 // allocate nothing themselves.
 class ConstantDecoder {
  public:
@@ -20,8 +20,8 @@ class ConstantDecoder {
       : cache_(cache),
         team_(n_threads),
         row_(cache.shape().n_heads() * cache.shape().head_dim),
-        rows_(3 * row_, 0.5f),
-        out_(3 * row_) {}
+        rows_(kMostSequences * row_, 0.5f),
+        out_(kMostSequences * row_) {}
 
   bool Step(std::span<const StepEntry> entries) {
     if (!cache_.BeginStep(entries).ok()) return false;
@@ -37,6 +37,8 @@ class ConstantDecoder {
   }
 
  private:
+  static constexpr size_t kMostSequences = 4;
+
   PagedKvCache& cache_;
   ThreadTeam team_;
   const size_t row_;
