@@ -63,7 +63,8 @@ struct EncodeColdArgs {
 // With u the upper bits, and the channels' scales folded into the query, a
 // logit is sum q (min + 1.5 scale) + 4 sum (q scale) u. In the second sum
 // q scale is rounded to units of a power of two, of which its largest magnitude
-// in the group has at least 63.5 and at most 127: alike in every set.
+// in the group has at least 63.5 and at most 127: alike in every set. (Of the
+// variance of an estimate's error that is 1 %.)
 struct ScanColdArgs {
   const uint8_t* const* digests;  // [n_groups]
   uint32_t n_groups;
@@ -90,8 +91,12 @@ struct PageMassesArgs {
   float* page_sums;      // [n_pages] scratch
 };
 
-// As AttendDecodeArgs, over cold pages: slot s of page i is slot 16 i + s. The
-// query is rounded to 16 bits per group, probabilities to 15 per chunk.
+// As AttendDecodeArgs, over cold pages: slot s of page i is slot 16 i + s.
+// Pages of one group cost less next to each other.
+//
+// A logit is sum q (min + 7.5 scale) + sum (q scale) (level - 7.5), q scale
+// rounded as in ScanColdArgs. (Of the variance of its error that is 4 %, the
+// rest is the levels'; around 0 instead of 7.5 it would be a fifth.)
 struct AttendColdArgs {
   const ColdPage* pages;  // [n_pages]; n_pages > 0
   uint32_t n_pages;

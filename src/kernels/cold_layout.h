@@ -36,13 +36,14 @@ inline size_t ColdValueScalesAt(uint32_t head_dim) {
 }
 
 constexpr float kLargestColdLevel = 15;
+constexpr float kMeanColdLevel = kLargestColdLevel / 2;
 // What the lower bits of a key are taken for while they are not read.
 constexpr float kUnreadLower = 1.5f;
 
-// scan_cold rounds a query with folded scales to units of a power of two, of
-// which the largest magnitude has at least 63.5 and at most 127: with
-// power(x) the largest power of two that is not above x,
-// unit = kFoldedShare power(kFoldedRoom max(largest, kSmallestFolded)).
+// A query with folded scales is rounded to units of a power of two, of which
+// the largest magnitude has at least 63.5 and at most 127: with power(x) the
+// largest power of two that is not above x, unit = kFoldedShare
+// power(kFoldedRoom max(largest, kSmallestFolded)).
 constexpr float kSmallestFolded = 1e-30f;
 constexpr float kFoldedRoom = 128.0f / 127;
 constexpr float kFoldedShare = 1.0f / 64;

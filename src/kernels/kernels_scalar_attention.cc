@@ -3,9 +3,9 @@
 #include <limits>
 #include <optional>
 
-#include "kernels/cold_layout.h"
 #include "kernels/int8_page.h"
 #include "kernels/kernel_sets.h"
+#include "kernels/scalar_folded_query.h"
 
 namespace lkv {
 namespace {
@@ -85,14 +85,17 @@ class ColdSlot {
         slot_(slot % kPageSlots),
         head_dim_(run.head_dim) {}
 
-  float Key(uint32_t d) const {
-    const auto* scales = reinterpret_cast<const uint16_t*>(
-        page_.digest + ColdKeyScalesAt(head_dim_));
+  uint32_t KeyLevel(uint32_t d) const {
     const uint32_t upper =
         page_.digest[ColdUpperAt(slot_, d)] >> (2 * page_.index) & 3;
     const uint32_t lower =
         page_.body[ColdLowerAt(slot_, d)] >> ColdLowerShift(d) & 3;
-    return ElementOf(4 * upper + lower, scales[d], scales[head_dim_ + d]);
+    return 4 * upper + lower;
+  }
+  float Key(uint32_t d) const {
+    const auto* scales = reinterpret_cast<const uint16_t*>(
+        page_.digest + ColdKeyScalesAt(head_dim_));
+    return ElementOf(KeyLevel(d), scales[d], scales[head_dim_ + d]);
   }
   float Value(uint32_t d) const {
     const auto* scales = reinterpret_cast<const uint16_t*>(
@@ -140,6 +143,18 @@ float Logit(const PageRun& run, uint32_t slot, const float* q) {
   float sum = 0;
   for (uint32_t d = 0; d < run.head_dim; ++d) sum += key.Key(d) * q[d];
   return sum;
+}
+
+template <>
+float Logit<ColdSlot>(const PageRun& run, uint32_t slot, const float* q) {
+  const ColdSlot key(run, slot);
+  const FoldedQuery folded(run.cold[slot / kPageSlots].digest, run.head_dim, q,
+                           0, kMeanColdLevel);
+  int32_t sum = 0;
+  for (uint32_t d = 0; d < run.head_dim; ++d) {
+    sum += folded.bytes[d] * static_cast<int32_t>(key.KeyLevel(d));
+  }
+  return folded.Logit(sum);
 }
 
 // Where the probabilities of one (query, head) are kept; p may be nullptr.

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/cold_layout.h"
 #include "kernels/kernel_sets.h"
+#include "kernels/scalar_folded_query.h"
 
 namespace lkv {
 namespace {
@@ -98,47 +98,9 @@ void EncodeCold(const EncodeColdArgs& args) {
   }
 }
 
-// A query with the scales of one digest's channels folded into it: its product
-// with a key of upper bits u is offset + factor * sum bytes u.
-struct FoldedQuery {
-  int8_t bytes[kMaxHeadDim];
-  float factor;
-  float offset = 0;
-
-  FoldedQuery(const uint8_t* digest, uint32_t head_dim, const float* q) {
-    const auto* scales =
-        reinterpret_cast<const uint16_t*>(digest + ColdKeyScalesAt(head_dim));
-    const uint16_t* mins = scales + head_dim;
-    float largest = 0;
-    for (uint32_t d = 0; d < head_dim; ++d) {
-      const float scale = F16ToF32(scales[d]);
-      offset += q[d] * (F16ToF32(mins[d]) + kUnreadLower * scale);
-      largest = std::fmax(largest, std::fabs(q[d] * scale));
-    }
-    const float unit = UnitOf(largest);
-    factor = 4 * unit;
-    for (uint32_t d = 0; d < head_dim; ++d) {
-      // Exact before it is rounded, as a fused multiplication is.
-      const double product = double{q[d]} * double{F16ToF32(scales[d])};
-      bytes[d] = static_cast<int8_t>(std::lrint(product / double{unit}));
-    }
-  }
-
- private:
-  static float UnitOf(float largest) {
-    const float limit = std::fmax(largest, kSmallestFolded) * kFoldedRoom;
-    uint32_t bits;
-    std::memcpy(&bits, &limit, sizeof(bits));
-    bits &= kExponentBits;
-    float power;
-    std::memcpy(&power, &bits, sizeof(power));
-    return power * kFoldedShare;
-  }
-};
-
 void ScanGroup(const ScanColdArgs& args, const uint8_t* digest, const float* q,
                float* logits) {
-  const FoldedQuery folded(digest, args.head_dim, q);
+  const FoldedQuery folded(digest, args.head_dim, q, kUnreadLower, 0);
   for (uint32_t i = 0; i < kColdGroupSlots; ++i) {
     int32_t sum = 0;
     for (uint32_t d = 0; d < args.head_dim; ++d) {
@@ -146,7 +108,7 @@ void ScanGroup(const ScanColdArgs& args, const uint8_t* digest, const float* q,
       const uint32_t upper = byte >> (2 * (i / kPageSlots)) & 3;
       sum += folded.bytes[d] * static_cast<int32_t>(upper);
     }
-    logits[i] = folded.offset + folded.factor * static_cast<float>(sum);
+    logits[i] = folded.Logit(4 * sum);
   }
 }
 

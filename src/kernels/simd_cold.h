@@ -2,6 +2,7 @@
 // avx512_simd.h.
 #pragma once
 
+#include "kernels/simd_attend_cold.h"
 #include "kernels/simd_encode_cold.h"
 #include "kernels/simd_scan_cold.h"
 
@@ -11,6 +12,7 @@ namespace {
 inline void AddColdKernels(KernelTable* table) {
   table->encode_cold = EncodeCold;
   table->scan_cold = ScanCold;
+  table->attend_cold = AttendCold;
 }
 
 }  // namespace

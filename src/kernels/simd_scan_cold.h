@@ -9,8 +9,7 @@
 // 64 dimensions; the products alone take 0.85).
 #pragma once
 
-#include "kernels/cold_layout.h"
-#include "kernels/simd_pages.h"
+#include "kernels/simd_fold_query.h"
 
 namespace lkv {
 namespace {
@@ -22,65 +21,20 @@ constexpr uint32_t kScanPrefetchGroups = 12;
 constexpr int kMaskedPages = Simd::kDotLargest >= 0xc0 ? 4 : 2;
 static_assert(Simd::kDotLargest >= (3 << (2 * (kMaskedPages - 1))));
 
-// The query heads with the scales of one digest's channels folded into them:
-// their product with a key of upper bits u is offset + factor * sum bytes u.
 template <int kHeads>
-struct FoldedQueries {
-  alignas(64) int8_t bytes[kHeads][kMaxHeadDim];
-  // For each page, whose sums are 4^(page % kMaskedPages) times too large.
-  alignas(64) float factors[kMaskedPages][Simd::kLanes];
-  alignas(64) float offsets[Simd::kLanes];
+struct ScanQueries : FoldedQueries<kHeads> {
+  // Units for each page, whose sums are 4^(page % kMaskedPages) times too large
+  // and whose levels are four times the upper bits.
+  alignas(64) float page_units[kMaskedPages][Simd::kLanes];
 
   [[gnu::always_inline]] void Fold(const uint8_t* digest, uint32_t head_dim,
                                    const float* q) {
-    const auto* scales =
-        reinterpret_cast<const uint16_t*>(digest + ColdKeyScalesAt(head_dim));
-    const uint16_t* mins = scales + head_dim;
-    Simd::F32 top[kHeads];
-    Simd::F32 offset[kHeads];
-#pragma GCC unroll 8
-    for (int g = 0; g < kHeads; ++g) top[g] = offset[g] = Simd::Zero();
-    for (uint32_t d = 0; d < head_dim; d += Simd::kLanes) {
-      const Simd::F32 scale = Simd::LoadF16(scales + d);
-      const Simd::F32 middle =
-          Simd::MulAdd(scale, Simd::Set(kUnreadLower), Simd::LoadF16(mins + d));
-#pragma GCC unroll 8
-      for (int g = 0; g < kHeads; ++g) {
-        const Simd::F32 q_of_d = Simd::Load(q + g * head_dim + d);
-        const Simd::F32 product = Simd::Mul(q_of_d, scale);
-        top[g] = Simd::Max(top[g], Simd::Abs(product));
-        offset[g] = Simd::MulAdd(q_of_d, middle, offset[g]);
-      }
+    FoldedQueries<kHeads>::Fold(digest, head_dim, q, kUnreadLower, 0);
+    Simd::F32 unit = Simd::Mul(Simd::Load(this->units), Simd::Set(4));
+    for (auto& of_page : page_units) {
+      Simd::Store(of_page, unit);
+      unit = Simd::Mul(unit, Simd::Set(0.25f));
     }
-    Simd::Store(offsets, Simd::SumsOf<kHeads>(offset));
-    const Simd::F32 unit = UnitOf(Simd::MaximaOf<kHeads>(top));
-    Simd::F32 factor = Simd::Mul(unit, Simd::Set(4));
-    for (auto& of_page : factors) {
-      Simd::Store(of_page, factor);
-      factor = Simd::Mul(factor, Simd::Set(0.25f));
-    }
-    // Adding this to a product rounds it to units, whose number its lowest bits
-    // then are.
-    alignas(64) float rounders[Simd::kLanes];
-    Simd::Store(rounders, Simd::Mul(unit, Simd::Set(kRoundToInteger)));
-    for (uint32_t d = 0; d < head_dim; d += Simd::kLanes) {
-      const Simd::F32 scale = Simd::LoadF16(scales + d);
-#pragma GCC unroll 8
-      for (int g = 0; g < kHeads; ++g) {
-        Simd::StoreLowBytes(bytes[g] + d, Simd::BitsOf(Simd::MulAdd(
-                                              Simd::Load(q + g * head_dim + d),
-                                              scale, Simd::Set(rounders[g]))));
-      }
-    }
-  }
-
- private:
-  static Simd::F32 UnitOf(Simd::F32 largest) {
-    const Simd::F32 limit = Simd::Mul(
-        Simd::Max(largest, Simd::Set(kSmallestFolded)), Simd::Set(kFoldedRoom));
-    return Simd::Mul(Simd::FromBits(Simd::And(Simd::BitsOf(limit),
-                                              Simd::SetInteger(kExponentBits))),
-                     Simd::Set(kFoldedShare));
   }
 };
 
@@ -133,7 +87,7 @@ struct ScanSums {
     }
   }
 
-  void StoreLogits(const FoldedQueries<kHeads>& q, float* logits,
+  void StoreLogits(const ScanQueries<kHeads>& q, float* logits,
                    size_t stride) const {
 #pragma GCC unroll 8
     for (uint32_t i = 0; i < kColdGroupPages; ++i) {
@@ -141,20 +95,12 @@ struct ScanSums {
       for (int g = 0; g < kHeads; ++g) {
         Simd::Store(logits + g * stride + i * kPageSlots,
                     Simd::MulAdd(Simd::FromIntegers(sums[i][g]),
-                                 Simd::Set(q.factors[i % kMaskedPages][g]),
+                                 Simd::Set(q.page_units[i % kMaskedPages][g]),
                                  Simd::Set(q.offsets[g])));
       }
     }
   }
 };
-
-// Prefetches all of a digest but its upper bits.
-inline void PrefetchScales(const uint8_t* digest, uint32_t head_dim) {
-  for (size_t i = ColdKeyScalesAt(head_dim);
-       i < kColdDigestBytesPerDim * head_dim; i += 64) {
-    _mm_prefetch(digest + i, _MM_HINT_T1);
-  }
-}
 
 // kHeadDim: args.head_dim, or 0 = any. (Known, it leaves no short loops whose
 // ends the processor guesses wrong: 15 % less time from memory.)
@@ -163,10 +109,10 @@ void ScanHeads(const ScanColdArgs& args) {
   const uint32_t head_dim = kHeadDim != 0 ? kHeadDim : args.head_dim;
   if (args.n_groups == 0) return;
   const uint32_t last = args.n_groups - 1;
-  FoldedQueries<kHeads> folded[2];
+  ScanQueries<kHeads> folded[2];
   folded[0].Fold(args.digests[0], head_dim, args.q);
   for (uint32_t group = 0; group <= last; ++group) {
-    const FoldedQueries<kHeads>& q = folded[group % 2];
+    const ScanQueries<kHeads>& q = folded[group % 2];
     folded[(group + 1) % 2].Fold(args.digests[AtMost(group + 1, last)],
                                  head_dim, args.q);
     const uint8_t* const digest = args.digests[group];

@@ -176,8 +176,17 @@ inline std::vector<float> ScaledQueries(uint32_t n, uint32_t head_dim,
   return q;
 }
 
-// Attention of one query over the first n_slots slots of a lane, which has
-// head_dim, Key(slot, d) and Value(slot, d), in double precision.
+// The logit of a slot of a lane that has Key(slot, d).
+template <typename Lane>
+double LogitOf(const Lane& lane, uint32_t slot, const float* q) {
+  double logit = 0;
+  for (uint32_t d = 0; d < lane.head_dim; ++d)
+    logit += lane.Key(slot, d) * q[d];
+  return logit;
+}
+
+// Attention of one query over the first n_slots slots of a lane that has
+// head_dim and Value(slot, d) and that LogitOf takes, in double precision.
 struct ExactAttention {
   double max_logit = -std::numeric_limits<double>::infinity();
   double sum = 0;  // of exp(logit - max_logit)
@@ -188,9 +197,7 @@ struct ExactAttention {
   ExactAttention(const Lane& lane, uint32_t n_slots, const float* q)
       : weights(n_slots), output(lane.head_dim) {
     for (uint32_t i = 0; i < n_slots; ++i) {
-      for (uint32_t d = 0; d < lane.head_dim; ++d) {
-        weights[i] += lane.Key(i, d) * q[d];
-      }
+      weights[i] = LogitOf(lane, i, q);
       max_logit = std::fmax(max_logit, weights[i]);
     }
     for (double& weight : weights) {
