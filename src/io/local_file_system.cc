@@ -9,24 +9,11 @@
 
 #include "base/check.h"
 #include "base/errno_text.h"
+#include "io/descriptor.h"
 #include "io/file_system.h"
 
 namespace lkv {
 namespace {
-
-// An open file of the system, closed at the end.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 class LocalReadableFile final : public ReadableFile {
  public:
