@@ -7,10 +7,10 @@
 
 namespace lkv {
 
-uint32_t Crc32c(std::span<const uint8_t> bytes) {
+uint32_t Crc32c(std::span<const uint8_t> bytes, uint32_t before) {
   // The library counts in int and takes a pointer to what it only reads.
   constexpr size_t kMostBytes = INT_MAX;
-  uint32_t crc = ~uint32_t{0};
+  uint32_t crc = ~before;
   while (!bytes.empty()) {
     const size_t n = std::min(bytes.size(), kMostBytes);
     crc = crc32_iscsi(const_cast<unsigned char*>(bytes.data()),

@@ -20,5 +20,16 @@ TEST(Crc32cTest, HasThePublishedValues) {
   EXPECT_EQ(Crc32c({}), 0u);
 }
 
+TEST(Crc32cTest, GoesOnWhereItEnded) {
+  EXPECT_EQ(Crc32c(Bytes("56789"), Crc32c(Bytes("1234"))), 0xe3069283u);
+}
+
+// As LevelDB and RocksDB do; rotated by 15 bits, plus a constant.
+TEST(Crc32cTest, IsStoredAsAnotherNumberThanItIs) {
+  EXPECT_EQ(MaskCrc32c(0), 0xa282ead8u);
+  EXPECT_EQ(MaskCrc32c(0x00008000u), 0xa282ead9u);
+  EXPECT_EQ(MaskCrc32c(0x00000001u), 0xa284ead8u);
+}
+
 }  // namespace
 }  // namespace lkv

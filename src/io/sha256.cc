@@ -24,15 +24,21 @@ void Sha256::Add(std::span<const uint8_t> bytes) {
   CHECK(EVP_DigestUpdate(state_->context, bytes.data(), bytes.size()) == 1);
 }
 
-std::string Sha256::Hex() {
-  uint8_t digest[EVP_MAX_MD_SIZE];
+Digest Sha256::Finish() {
+  Digest digest;
   unsigned int n_bytes = 0;
-  CHECK(EVP_DigestFinal_ex(state_->context, digest, &n_bytes) == 1);
+  CHECK(EVP_DigestFinal_ex(state_->context, digest.data(), &n_bytes) == 1);
+  CHECK(n_bytes == digest.size());
+  return digest;
+}
+
+std::string HexText(std::span<const uint8_t> bytes) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string hex;
-  for (unsigned int i = 0; i < n_bytes; ++i) {
-    hex += kDigits[digest[i] >> 4];
-    hex += kDigits[digest[i] & 15];
+  hex.reserve(2 * bytes.size());
+  for (const uint8_t byte : bytes) {
+    hex += kDigits[byte >> 4];
+    hex += kDigits[byte & 15];
   }
   return hex;
 }
