@@ -47,6 +47,7 @@ THIRD_PARTY = {
     "immintrin.h": {"base", "kernels"},
     "isa-l/": {"io"},
     "openssl/": {"io"},
+    "sqlite3.h": {"session"},
 }
 
 # Headers of the operating system and of C: no dot-less C++ name, not ours.

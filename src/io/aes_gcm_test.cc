@@ -21,7 +21,7 @@ std::vector<uint8_t> FromHex(std::string_view hex) {
 
 template <typename Array>
 Array ArrayFromHex(std::string_view hex) {
-  Array array;
+  Array array = {};
   const std::vector<uint8_t> bytes = FromHex(hex);
   std::copy(bytes.begin(), bytes.end(), array.begin());
   return array;

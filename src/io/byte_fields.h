@@ -30,6 +30,11 @@ inline void AppendField(std::vector<uint8_t>& bytes, std::string_view text) {
   AppendField(bytes, static_cast<uint32_t>(text.size()));
   bytes.insert(bytes.end(), text.begin(), text.end());
 }
+// As they are.
+inline void AppendBytes(std::vector<uint8_t>& bytes,
+                        std::span<const uint8_t> more) {
+  bytes.insert(bytes.end(), more.begin(), more.end());
+}
 
 // Takes fields off the front. Once bytes were missing it is not ok() any more,
 // and everything reads as zero or empty.
@@ -51,6 +56,11 @@ class FieldReader {
     std::string text(reinterpret_cast<const char*>(bytes_.data()), n);
     bytes_ = bytes_.subspan(n);
     return text;
+  }
+  void ReadBytes(std::span<uint8_t> out) {
+    if (!Has(out.size()) || out.empty()) return;
+    std::memcpy(out.data(), bytes_.data(), out.size());
+    bytes_ = bytes_.subspan(out.size());
   }
 
   bool ok() const { return ok_; }

@@ -11,12 +11,16 @@ TEST(ByteFieldsTest, ReadsWhatWasAppended) {
   AppendField(bytes, std::string_view("novel"));
   AppendField(bytes, uint64_t{7});
   AppendField(bytes, std::string_view(""));
+  AppendBytes(bytes, std::vector<uint8_t>{8, 9});
   EXPECT_EQ(bytes[0], 4) << "the lowest byte comes first";
   FieldReader fields(bytes);
   EXPECT_EQ(fields.Read<uint32_t>(), 0x01020304u);
   EXPECT_EQ(fields.ReadText(), "novel");
   EXPECT_EQ(fields.Read<uint64_t>(), 7u);
   EXPECT_EQ(fields.ReadText(), "");
+  std::vector<uint8_t> raw(2);
+  fields.ReadBytes(raw);
+  EXPECT_EQ(raw, (std::vector<uint8_t>{8, 9}));
   EXPECT_TRUE(fields.ok());
   EXPECT_EQ(fields.n_left(), 0u);
 }
@@ -27,6 +31,9 @@ TEST(ByteFieldsTest, RemembersThatBytesWereMissing) {
   EXPECT_EQ(fields.Read<uint32_t>(), 0u);
   EXPECT_FALSE(fields.ok());
   EXPECT_EQ(fields.Read<uint8_t>(), 0u) << "nothing is read behind a gap";
+  std::vector<uint8_t> raw(1);
+  fields.ReadBytes(raw);
+  EXPECT_EQ(raw[0], 0u);
 }
 
 TEST(ByteFieldsTest, ReadsNoTextLongerThanTheBytes) {

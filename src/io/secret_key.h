@@ -36,6 +36,7 @@ class SecretKey {
   static Result<SecretKey> Load(const std::string& path);
 
   // Another key, from which this one cannot be told (HKDF-SHA-256, RFC 5869).
+  // Requires a salt.
   SecretKey Derive(std::span<const uint8_t> salt,
                    std::string_view purpose) const;
 

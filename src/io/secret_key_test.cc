@@ -86,7 +86,8 @@ TEST_F(KeyFileTest, IsRefusedWhenOthersMayReadIt) {
 
 TEST_F(KeyFileTest, IsRefusedWhenItIsNoKey) {
   EXPECT_EQ(SecretKey::Load(path_).status().code(), StatusCode::kNotFound);
-  for (const std::string text : {text_ + "w", text_.substr(1), std::string()}) {
+  for (const std::string& text :
+       {text_ + "w", text_.substr(1), std::string()}) {
     Write(text, 0600);
     EXPECT_EQ(SecretKey::Load(path_).status().code(),
               StatusCode::kInvalidArgument);
