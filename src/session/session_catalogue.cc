@@ -14,7 +14,7 @@ constexpr char kSchema[] =
     "BEGIN IMMEDIATE;"
     "CREATE TABLE sessions(id BLOB PRIMARY KEY, file_id BLOB, name BLOB,"
     " owner BLOB, fingerprint BLOB, n_tokens INT, complete_tokens INT,"
-    " generation INT, used_bytes INT, created INT, last_use INT,"
+    " generation INT, n_bytes INT, created INT, last_use INT,"
     " use_number INT, n_hits INT, is_pinned INT) WITHOUT ROWID;"
     "CREATE INDEX by_use ON sessions(use_number);"
     "CREATE INDEX by_owner ON sessions(owner);"
@@ -26,7 +26,7 @@ constexpr char kSchema[] =
 
 constexpr char kColumns[] =
     "id, file_id, name, owner, fingerprint, n_tokens, complete_tokens, "
-    "generation, used_bytes, created, last_use, n_hits, is_pinned";
+    "generation, n_bytes, created, last_use, n_hits, is_pinned";
 constexpr char kNextUse[] =
     "(SELECT ifnull(max(use_number), 0) + 1 FROM sessions)";
 
@@ -47,7 +47,7 @@ SessionRecord RecordOf(const SqlStatement& row) {
   record.n_tokens = static_cast<uint32_t>(row.Int(5));
   record.complete_tokens = static_cast<uint32_t>(row.Int(6));
   record.generation = static_cast<uint64_t>(row.Int(7));
-  record.used_bytes = static_cast<uint64_t>(row.Int(8));
+  record.n_bytes = static_cast<uint64_t>(row.Int(8));
   record.created_unix_s = row.Int(9);
   record.last_use_unix_s = row.Int(10);
   record.n_hits = static_cast<uint64_t>(row.Int(11));
@@ -108,7 +108,7 @@ Status SessionCatalogue::Prepare() {
            "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, " +
            next_use + ") ON CONFLICT(id) DO UPDATE SET file_id = ?2, " +
            "name = ?3, owner = ?4, fingerprint = ?5, n_tokens = ?6, " +
-           "complete_tokens = ?7, generation = ?8, used_bytes = ?9, " +
+           "complete_tokens = ?7, generation = ?8, n_bytes = ?9, " +
            "created = ?10, last_use = ?11, is_pinned = ?13, use_number = " +
            next_use},
       {&put_link_, "INSERT OR IGNORE INTO links VALUES(?, ?, ?)"},
@@ -145,7 +145,7 @@ Status SessionCatalogue::PutRow(const SessionRecord& record) {
       .Bind(int64_t{record.n_tokens})
       .Bind(int64_t{record.complete_tokens})
       .Bind(static_cast<int64_t>(record.generation))
-      .Bind(static_cast<int64_t>(record.used_bytes))
+      .Bind(static_cast<int64_t>(record.n_bytes))
       .Bind(record.created_unix_s)
       .Bind(record.last_use_unix_s)
       .Bind(static_cast<int64_t>(record.n_hits))

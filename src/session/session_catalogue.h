@@ -30,7 +30,7 @@ struct SessionRecord {
   uint32_t n_tokens = 0;
   uint32_t complete_tokens = 0;
   uint64_t generation = 0;
-  uint64_t used_bytes = 0;  // on the disk
+  uint64_t n_bytes = 0;  // of the file
   int64_t created_unix_s = 0;
   int64_t last_use_unix_s = 0;
   uint64_t n_hits = 0;

@@ -51,7 +51,7 @@ TEST_F(SessionCatalogueTest, KnowsWhatWasPut) {
                              .n_tokens = 5,
                              .complete_tokens = 6,
                              .generation = UINT64_MAX,
-                             .used_bytes = uint64_t{1} << 40,
+                             .n_bytes = uint64_t{1} << 40,
                              .created_unix_s = -8,
                              .last_use_unix_s = 9,
                              .n_hits = 10,
@@ -67,7 +67,7 @@ TEST_F(SessionCatalogueTest, KnowsWhatWasPut) {
   EXPECT_EQ(found->n_tokens, 5u);
   EXPECT_EQ(found->complete_tokens, 6u);
   EXPECT_EQ(found->generation, UINT64_MAX);
-  EXPECT_EQ(found->used_bytes, uint64_t{1} << 40);
+  EXPECT_EQ(found->n_bytes, uint64_t{1} << 40);
   EXPECT_EQ(found->created_unix_s, -8);
   EXPECT_EQ(found->last_use_unix_s, 9);
   EXPECT_EQ(found->n_hits, 10u);

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/printable_text.h"
 #include "io/crc32c.h"
+#include "session/store_files.h"
 
 namespace lkv {
 namespace {
@@ -172,6 +173,7 @@ Status SessionWriter::WriteEnd() {
   footer.file_id = header_.file_id;
   if (Status s = file_->Append(EncodeTail(entries_, footer)); !s.ok()) return s;
   if (Status s = file_->Trim(); !s.ok()) return s;
+  file_bytes_ = file_->n_bytes();
   return Sync();
 }
 

@@ -19,7 +19,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "io/folder.h"
@@ -31,9 +30,6 @@
 #include "session/token_chain.h"
 
 namespace lkv {
-
-// Names of files that are being written end with this.
-inline constexpr std::string_view kDraftSuffix = ".draft";
 
 struct SessionSpec {
   std::string name;  // for people: any bytes, at most 4096
@@ -88,6 +84,9 @@ class SessionWriter {
   Status Publish(const std::string& file_name);
 
   const SessionHeader& header() const { return header_; }
+  uint64_t n_bytes() const { return file_bytes_; }  // once finished
+  // What the file is called until it is published.
+  const std::string& draft_name() const { return draft_name_; }
   bool is_published() const { return is_published_; }
   // A sync failed, of the file or of the folder.
   bool has_failed_sync() const { return has_failed_sync_; }
@@ -118,6 +117,7 @@ class SessionWriter {
   uint32_t n_tokens_ = 0;
   std::vector<BlockEntry> entries_;
   uint64_t payload_bytes_ = 0;
+  uint64_t file_bytes_ = 0;
   IoBuffer sealed_piece_;  // empty unless the file is sealed
   bool is_finished_ = false;
   bool is_published_ = false;
