@@ -7,7 +7,6 @@
 #include "base/check.h"
 #include "io/byte_fields.h"
 #include "io/crc32c.h"
-#include "session/token_chain.h"
 
 namespace lkv {
 namespace {
@@ -245,17 +244,15 @@ Result<SessionText> DecodeText(std::span<const uint8_t> bytes,
   SessionText text;
   FieldReader fields(bytes);
   text.name = fields.ReadText();
-  const size_t n_links = n_tokens / kLinkTokens;
   if (!fields.ok() || text.name.size() > kMaxSessionNameBytes ||
-      fields.n_left() !=
-          size_t{n_tokens} * sizeof(int32_t) + n_links * sizeof(Digest)) {
+      bytes.size() != TextBytes(text.name.size(), n_tokens)) {
     return Damaged(name, "its text is malformed");
   }
   text.tokens.resize(n_tokens);
   const std::span<int32_t> tokens = text.tokens;
   fields.ReadBytes(
       {reinterpret_cast<uint8_t*>(tokens.data()), tokens.size_bytes()});
-  text.chain.resize(n_links);
+  text.chain.resize(n_tokens / kLinkTokens);
   for (Digest& digest : text.chain) fields.ReadBytes(digest);
   return text;
 }

@@ -36,6 +36,7 @@
 #include "io/sha256.h"
 #include "lookaheadkv/status.h"
 #include "session/fingerprint.h"
+#include "session/token_chain.h"
 
 namespace lkv {
 
@@ -159,6 +160,11 @@ Result<std::vector<BlockEntry>> DecodeIndex(std::span<const uint8_t> bytes,
                                             uint32_t n_tokens,
                                             const std::string& name);
 
+// Bytes of an encoded SessionText.
+constexpr uint64_t TextBytes(uint64_t name_bytes, uint64_t n_tokens) {
+  return sizeof(uint32_t) + name_bytes + n_tokens * sizeof(int32_t) +
+         n_tokens / kLinkTokens * sizeof(Digest);
+}
 // Where the payload begins.
 constexpr uint64_t PayloadOffset(uint64_t front_bytes) {
   return kHeaderBytes + WholeIoBlocks(front_bytes);

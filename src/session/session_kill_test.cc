@@ -21,8 +21,10 @@ namespace {
 
 constexpr int kRounds = 200;
 constexpr uint32_t kNames = 6;
-// A killed process lives so long, at most: about six saves.
-constexpr long kLifeMaxNs = 30'000'000;
+// A process says so much before it is killed, at most (twice a call), and lives
+// a random while of one save more: progress that does not depend on the load.
+constexpr uint32_t kMostHeard = 12;
+constexpr long kRestMaxNs = 4'000'000;
 
 // What the child says after each call that succeeded. One write of less than a
 // page, so it comes over whole or not at all.
@@ -93,27 +95,35 @@ class SessionKillTest : public testing::Test {
     const pid_t child = fork();
     if (child == 0) LiveAsChild(ends[1], seed, next_version_);
     close(ends[1]);
-    const timespec life = {0, static_cast<long>(random() % kLifeMaxNs)};
-    nanosleep(&life, nullptr);
+    under_way_ = Promise();
+    n_heard_ = 0;
+    const uint64_t n_awaited = random() % kMostHeard;
+    while (n_heard_ < n_awaited && Hear(ends[0])) {
+    }
+    const timespec rest = {0, static_cast<long>(random() % kRestMaxNs)};
+    nanosleep(&rest, nullptr);
     ASSERT_EQ(kill(child, SIGKILL), 0);
+    while (Hear(ends[0])) {
+    }
+    close(ends[0]);
     int state = 0;
     ASSERT_EQ(waitpid(child, &state, 0), child);
     ASSERT_TRUE(WIFSIGNALED(state)) << "it ended with " << WEXITSTATUS(state);
-    // Announcement and promise take turns.
-    under_way_ = Promise();
+  }
+  // Whether the child said something. Announcement and promise take turns.
+  bool Hear(int pipe_end) {
     Promise promise;
-    for (bool is_done = false;
-         read(ends[0], &promise, sizeof(promise)) == sizeof(promise);
-         is_done = !is_done) {
-      next_version_ = std::max(next_version_, promise.version + 1);
-      if (!is_done) {
-        under_way_ = promise;
-      } else {
-        promised_[promise.name] = promise.version;
-        under_way_ = Promise();
-      }
+    if (read(pipe_end, &promise, sizeof(promise)) != sizeof(promise)) {
+      return false;
     }
-    close(ends[0]);
+    next_version_ = std::max(next_version_, promise.version + 1);
+    if (n_heard_++ % 2 == 0) {
+      under_way_ = promise;
+    } else {
+      promised_[promise.name] = promise.version;
+      under_way_ = Promise();
+    }
+    return true;
   }
 
   void CheckWhatIsThere() {
@@ -165,6 +175,7 @@ class SessionKillTest : public testing::Test {
   std::map<uint32_t, uint32_t> promised_;
   Promise under_way_;
   uint32_t next_version_ = 1;
+  uint64_t n_heard_ = 0;  // from the last child
   uint64_t n_found_ = 0;
 };
 
@@ -175,7 +186,7 @@ TEST_F(SessionKillTest, WhatWasPromisedIsThereAndNothingIsHalf) {
     CheckWhatIsThere();
     if (HasFatalFailure()) return;
   }
-  EXPECT_GT(next_version_, 200u) << "children were killed too early";
+  EXPECT_GT(next_version_, 300u) << "children were killed too early";
   EXPECT_GT(n_found_, 200u);
 }
 

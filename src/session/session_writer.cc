@@ -15,14 +15,13 @@ namespace {
 // Sealed bytes pass through a buffer of this size.
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
-SessionFront FrontOf(const SessionSpec& spec) {
+SessionFront FrontOf(const SessionSpec& spec, std::vector<uint8_t> text) {
   SessionFront front;
   front.fingerprint = spec.fingerprint;
   front.owner_tag = spec.owner.tag;
   front.n_tokens = static_cast<uint32_t>(spec.tokens.size());
   front.complete_tokens = spec.complete_tokens;
-  front.text = EncodeText(
-      {spec.name, spec.tokens, TokenChain(spec.owner.chain_seed, spec.tokens)});
+  front.text = std::move(text);
   return front;
 }
 
@@ -43,8 +42,10 @@ Status CheckLimits(const SessionSpec& spec, const PayloadBound& bound) {
 }  // namespace
 
 uint64_t SessionBytesMax(const SessionSpec& spec, const PayloadBound& bound) {
+  const uint64_t front_bytes = EncodeFront(FrontOf(spec, {})).size() +
+                               TextBytes(spec.name.size(), spec.tokens.size());
   // Each block may leave most of its last 4 KiB empty.
-  return PayloadOffset(EncodeFront(FrontOf(spec)).size()) + bound.n_bytes +
+  return PayloadOffset(front_bytes) + bound.n_bytes +
          uint64_t{bound.n_blocks} * (kIoBlockBytes - 1) +
          TailBytes(bound.n_blocks);
 }
@@ -89,7 +90,9 @@ Result<std::unique_ptr<SessionWriter>> SessionWriter::Begin(
 }
 
 std::vector<uint8_t> SessionWriter::EncodeBegin(const SessionSpec& spec) {
-  SessionFront front = FrontOf(spec);
+  SessionFront front = FrontOf(
+      spec, EncodeText({spec.name, spec.tokens,
+                        TokenChain(spec.owner.chain_seed, spec.tokens)}));
   if (cipher_) {
     AesGcm sealing = cipher_->ForText(AesGcm::Direction::kSeal, front);
     sealing.Add(front.text, front.text.data());
