@@ -149,6 +149,17 @@ TEST_F(LocalFolderTest, TriesDirectReadingOnceAndSaysWhatCameOfIt) {
   if (direct >= 0) close(direct);
 }
 
+TEST_F(LocalFolderTest, TheEndOfAFileSpoilsNoDirectReading) {
+  const auto folder = Open();
+  Write(*folder, "a", 2 * kIoBlockBytes + 100);
+  const auto file = folder->Open("a");
+  const ReadPath before = folder->read_path();
+  IoBuffer buffer(3 * kIoBlockBytes);
+  EXPECT_EQ((*file)->ReadAt(0, buffer.span()).code(), StatusCode::kCorrupt);
+  EXPECT_TRUE((*file)->ReadAt(0, buffer.span().first(2 * kIoBlockBytes)).ok());
+  EXPECT_EQ(folder->read_path(), before);
+}
+
 // Runs `body` in another process; whether it returned true.
 template <typename Body>
 bool InAnotherProcess(const Body& body) {

@@ -177,6 +177,16 @@ TEST_F(SessionFileTest, ThatIsNoneIsRefused) {
   EXPECT_NE(Complaint(bytes).find("is no session file"), std::string::npos);
 }
 
+TEST_F(SessionFileTest, WithTheEndOfAnotherFileIsRefused) {
+  std::vector<uint8_t> bytes = Plain();
+  const std::vector<uint8_t> other =
+      Written(TestSpec("a name"), {.file_id = {9}, .generation = 5});
+  ASSERT_EQ(bytes.size(), other.size());
+  std::copy(other.end() - 4096, other.end(), bytes.end() - 4096);
+  EXPECT_NE(Complaint(bytes).find("belongs to another file"),
+            std::string::npos);
+}
+
 // Changes that whoever repairs the checksums could make: each has its own
 // refusal.
 TEST_F(SessionFileTest, OfAnotherVersionOrKindIsRefusedByName) {

@@ -63,6 +63,15 @@ TEST(SessionWriterTest, LeavesNothingWhenItIsAbandoned) {
   EXPECT_TRUE(folder.List()->empty());
 }
 
+TEST(SessionWriterTest, RemovesItsFileAtTheFirstFailure) {
+  MemoryFolder folder;
+  auto writer = SessionWriter::Begin(folder, TestSpec("a"),
+                                     TestBound(kTestBlockBytes), {});
+  folder.failing_call = folder.n_calls + 1;
+  EXPECT_FALSE(AppendTestBlocks(**writer, 1, kTestBlockBytes).ok());
+  EXPECT_TRUE(folder.List()->empty()) << "and not only when it is destroyed";
+}
+
 TEST(SessionWriterTest, TakesTheSpaceBeforeItWrites) {
   MemoryFolder folder;
   const PayloadBound bound = TestBound({1 << 20});
