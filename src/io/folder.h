@@ -35,7 +35,8 @@ struct FolderEntry {
   bool is_protected = false;
 };
 
-// How files are read: kDirect past the page cache, into the caller's memory.
+// How files are read: kDirect past the page cache, into the caller's memory
+// (but for what the cache has).
 enum class ReadPath { kUnknown, kDirect, kBuffered };
 
 enum class Protection { kNone, kProtected };
@@ -80,7 +81,7 @@ class Folder {
   // All regular files, by name. O(files) system calls.
   virtual Result<std::vector<FolderEntry>> List() const = 0;
   // Reads that are whole blocks (io_buffer.h) in offset, address and length go
-  // past the page cache where the file system can.
+  // past the page cache where the file system can, unless it has them already.
   virtual Result<std::unique_ptr<ReadableFile>> Open(
       const std::string& name) const = 0;
   // Mode 0600; kIo when the name is taken.

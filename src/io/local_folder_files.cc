@@ -1,6 +1,7 @@
 #include "io/local_folder_files.h"
 
 #include <fcntl.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,18 @@ Status FileRefused(const std::string& path, const std::string& what,
                  "); check the disk and its free space");
 }
 
+// What was written a moment ago is still in memory: 1 MiB at a time, 9.6 GB/s
+// come from there and 0.7 to 2.4 GB/s from the disk.
+size_t LocalFolderFile::ReadCached(uint64_t offset,
+                                   std::span<uint8_t> out) const {
+  const iovec place = {.iov_base = out.data(), .iov_len = out.size()};
+  const ssize_t n =
+      preadv2(file_.get(), &place, 1, static_cast<off_t>(offset), RWF_NOWAIT);
+  // Nothing there, or a file system that does not know the flag.
+  if (n <= 0) return 0;
+  return static_cast<size_t>(n) / kIoBlockBytes * kIoBlockBytes;
+}
+
 size_t LocalFolderFile::ReadDirect(uint64_t offset,
                                    std::span<uint8_t> out) const {
   size_t n_read = 0;
@@ -52,7 +65,8 @@ size_t LocalFolderFile::ReadDirect(uint64_t offset,
 Status LocalFolderFile::ReadAt(uint64_t offset, std::span<uint8_t> out) const {
   if (direct_.is_open() && read_path_ == ReadPath::kDirect &&
       IsWholeBlocks(offset, out)) {
-    const size_t n_read = ReadDirect(offset, out);
+    size_t n_read = ReadCached(offset, out);
+    n_read += ReadDirect(offset + n_read, out.subspan(n_read));
     offset += n_read;
     out = out.subspan(n_read);
   }

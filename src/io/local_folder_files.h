@@ -31,7 +31,9 @@ class LocalFolderFile final : public ReadableFile {
   Status ReadAt(uint64_t offset, std::span<uint8_t> out) const override;
 
  private:
-  // Reads as much as can be read directly; returns the bytes read.
+  // Each reads as many whole blocks as it can: what is in the page cache, or
+  // what is not. Returns the bytes read.
+  size_t ReadCached(uint64_t offset, std::span<uint8_t> out) const;
   size_t ReadDirect(uint64_t offset, std::span<uint8_t> out) const;
 
   const std::string path_;

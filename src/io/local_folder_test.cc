@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -158,6 +159,37 @@ TEST_F(LocalFolderTest, TheEndOfAFileSpoilsNoDirectReading) {
   EXPECT_EQ((*file)->ReadAt(0, buffer.span()).code(), StatusCode::kCorrupt);
   EXPECT_TRUE((*file)->ReadAt(0, buffer.span().first(2 * kIoBlockBytes)).ok());
   EXPECT_EQ(folder->read_path(), before);
+}
+
+// Whole blocks come from the page cache as far as it has them, then from the
+// disk.
+TEST_F(LocalFolderTest, ReadsTheSameFromTheCacheAndFromTheDisk) {
+  constexpr size_t kBytes = 64 * kIoBlockBytes;
+  const auto folder = Open();
+  std::vector<uint8_t> expected(kBytes);
+  for (size_t i = 0; i < kBytes; ++i) {
+    expected[i] = static_cast<uint8_t>(i * 2654435761u >> 13);
+  }
+  {
+    auto file = folder->Create("a");
+    ASSERT_TRUE((*file)->Append(expected).ok());
+    ASSERT_TRUE((*file)->Sync().ok());
+  }
+  const auto forget = [&] {
+    const int fd = open((path_ + "/a").c_str(), O_RDONLY | O_CLOEXEC);
+    EXPECT_EQ(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+    close(fd);
+  };
+  const auto file = folder->Open("a");
+  for (const size_t n_cached : {size_t{0}, size_t{1}, size_t{5}, size_t{64}}) {
+    forget();
+    std::vector<uint8_t> unaligned(n_cached * kIoBlockBytes + 1);
+    ASSERT_TRUE((*file)->ReadAt(0, std::span(unaligned).subspan(1)).ok());
+    IoBuffer buffer(kBytes);
+    ASSERT_TRUE((*file)->ReadAt(0, buffer.span()).ok());
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), buffer.data()))
+        << n_cached;
+  }
 }
 
 // Runs `body` in another process; whether it returned true.
