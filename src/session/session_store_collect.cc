@@ -208,8 +208,7 @@ Status SessionStore::ForgetMissingLocked(
   if (!records.ok()) return records.status();
   for (const SessionRecord& record : *records) {
     if (FindEntry(entries, SessionFileName(record.id)) != nullptr) continue;
-    const Status s =
-        InCatalogue([&](auto& c) { return c.Remove(record.id); }, held);
+    Status s = InCatalogue([&](auto& c) { return c.Remove(record.id); }, held);
     if (!s.ok()) return s;
   }
   return {};
