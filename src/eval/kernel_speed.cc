@@ -34,6 +34,11 @@ struct Heads {
   }
 };
 constexpr Heads kHeads[] = {{64, 3}, {128, 4}, {128, 8}};
+constexpr uint32_t kColdHeadDims[] = {64, 128};
+// Groups of a lane, 8,192 tokens, of whose pages one in kColdPagesPerChosen is
+// attended to.
+constexpr uint32_t kColdGroups = 128;
+constexpr uint32_t kColdPagesPerChosen = 4;
 // Columns of a matrix: SmolLM2 and Llama 3 8B.
 constexpr uint32_t kColumns[] = {576, 4096};
 
@@ -90,7 +95,10 @@ class KernelBench {
         Prefill(heads, type, PrefillProducts::kF32);
         Prefill(heads, type, PrefillProducts::kBF16);
       }
+      ScanCold(heads);
+      AttendCold(heads);
     }
+    for (uint32_t head_dim : kColdHeadDims) EncodeCold(head_dim);
     return std::move(rows_);
   }
 
@@ -265,6 +273,101 @@ class KernelBench {
     };
     MeasureBesideStream(name, shape.n_slots,
                         n_runs * shape.n_pages() * shape.page_bytes(), pass);
+  }
+
+  static ColdShape ColdShapeOf(const Heads& heads) {
+    return {.head_dim = heads.head_dim,
+            .group = heads.group,
+            .n_groups = kColdGroups};
+  }
+
+  // Calls work(inputs, lane) for n_lanes lanes, by all threads.
+  template <typename Work>
+  void ForColdLanes(std::vector<ColdInputs>& inputs, size_t n_lanes,
+                    const Work& work) {
+    team_.Run([&](TeamMember& me) {
+      me.ForEach(n_lanes, [&](size_t lane) { work(inputs[me.index()], lane); });
+    });
+  }
+
+  std::vector<ColdInputs> InputsOfThreads(const ColdShape& shape) const {
+    std::vector<ColdInputs> inputs;
+    for (uint32_t i = 0; i < team_.n_threads(); ++i) inputs.emplace_back(shape);
+    return inputs;
+  }
+
+  // The whole working set are digests.
+  void ScanCold(const Heads& heads) {
+    const std::string name = "scan_cold/" + heads.Name();
+    if (!Wanted(name)) return;
+    const ColdShape shape = ColdShapeOf(heads);
+    const size_t n_lanes =
+        memory_.size() / (kColdGroups * shape.digest_bytes());
+    std::vector<const uint8_t*> digests;
+    for (size_t i = 0; i < n_lanes * kColdGroups; ++i) {
+      digests.push_back(&memory_[i * shape.digest_bytes()]);
+    }
+    std::vector<ColdInputs> inputs = InputsOfThreads(shape);
+    MeasureBesideStream(
+        name, kColdGroups * kColdGroupSlots,
+        digests.size() * shape.digest_bytes(), [&] {
+          ForColdLanes(inputs, n_lanes, [&](ColdInputs& mine, size_t lane) {
+            kernels_.scan_cold(mine.ScanArgs(&digests[lane * kColdGroups]));
+          });
+        });
+  }
+
+  // The digests of all lanes, then their bodies; pages drawn from them.
+  void AttendCold(const Heads& heads) {
+    const std::string name = "attend_cold/" + heads.Name();
+    if (!Wanted(name)) return;
+    const ColdShape shape = ColdShapeOf(heads);
+    const size_t group_bytes =
+        shape.digest_bytes() + kColdGroupPages * shape.body_bytes();
+    const size_t n_lanes = memory_.size() / (kColdGroups * group_bytes);
+    const uint8_t* const bodies =
+        &memory_[n_lanes * kColdGroups * shape.digest_bytes()];
+    std::minstd_rand random(4);
+    std::vector<std::vector<ColdPage>> chosen(n_lanes);
+    size_t n_bytes = 0;
+    const uint8_t* last_digest = nullptr;
+    for (size_t i = 0; i < n_lanes * shape.n_pages(); ++i) {
+      if (random() % kColdPagesPerChosen != 0) continue;
+      const uint8_t* const digest =
+          &memory_[i / kColdGroupPages * shape.digest_bytes()];
+      chosen[i / shape.n_pages()].push_back(
+          {.digest = digest,
+           .body = bodies + i * shape.body_bytes(),
+           .index = static_cast<uint32_t>(i % kColdGroupPages)});
+      n_bytes += shape.body_bytes();
+      if (digest != last_digest) n_bytes += shape.digest_bytes();
+      last_digest = digest;
+    }
+    std::vector<ColdInputs> inputs = InputsOfThreads(shape);
+    MeasureBesideStream(
+        name, kColdGroups * kColdGroupSlots / kColdPagesPerChosen, n_bytes,
+        [&] {
+          ForColdLanes(inputs, n_lanes, [&](ColdInputs& mine, size_t lane) {
+            kernels_.attend_cold(mine.AttendArgs(chosen[lane]));
+          });
+        });
+  }
+
+  // The whole working set are pages of f16; what becomes of them stays in the
+  // cache.
+  void EncodeCold(uint32_t head_dim) {
+    const std::string name = "encode_cold/" + std::to_string(head_dim);
+    if (!Wanted(name)) return;
+    const ColdShape shape = {.head_dim = head_dim, .group = 1, .n_groups = 1};
+    const size_t n_groups = memory_.size() / shape.f16_bytes();
+    std::vector<ColdInputs> inputs = InputsOfThreads(shape);
+    MeasureBesideStream(
+        name, kColdGroupSlots, n_groups * shape.f16_bytes(), [&] {
+          ForColdLanes(inputs, n_groups, [&](ColdInputs& mine, size_t group) {
+            kernels_.encode_cold(
+                mine.EncodeArgs(&memory_[group * shape.f16_bytes()]));
+          });
+        });
   }
 
   void Prefill(const Heads& heads, KvType type, PrefillProducts products) {

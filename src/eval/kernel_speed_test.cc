@@ -51,7 +51,10 @@ TEST(KernelSpeedTest, EveryKindOfKernelIsMeasuredOnSeveralShapes) {
   const bool has_bf16 =
       kernels.attend_prefill_bf16[0] != kernels.attend_prefill[0];
   EXPECT_EQ(count("/bf16products"), has_bf16 ? 3 * 3 : 0);
-  EXPECT_EQ(rows.size(), 2u * 16 + 3 * 3 * (has_bf16 ? 6 : 5));
+  EXPECT_EQ(count("scan_cold/"), 3);
+  EXPECT_EQ(count("attend_cold/"), 3);
+  EXPECT_EQ(count("encode_cold/"), 2);
+  EXPECT_EQ(rows.size(), 2u * 16 + 3 * 3 * (has_bf16 ? 6 : 5) + 3 + 3 + 2);
   for (const KernelSpeedRow& row : rows) {
     EXPECT_NE(row.gb_s > 0, row.gflop_s > 0) << row.kernel;
     EXPECT_GT(row.n, 0u);

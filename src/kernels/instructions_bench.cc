@@ -114,6 +114,36 @@ void CountSlots(const KernelTable& set, KvType type) {
   });
 }
 
+// Names end with head_dim. Every third page of six groups is attended to: two
+// of a group at times, one at others.
+void CountCold(const KernelTable& set, uint32_t head_dim) {
+  const ColdShape shape = {
+      .head_dim = head_dim, .group = kGroup, .n_groups = 6};
+  const AlignedBuffer<uint8_t> exact = SmallHalves(shape.f16_bytes());
+  const AlignedBuffer<uint8_t> body = SmallHalves(shape.body_bytes());
+  ColdInputs inputs(shape);
+  // A copy for each group: pages of one group know each other by its address.
+  std::vector<AlignedBuffer<uint8_t>> digests;
+  std::vector<const uint8_t*> addresses;
+  for (uint32_t i = 0; i < shape.n_groups; ++i) {
+    digests.push_back(SmallHalves(shape.digest_bytes()));
+    addresses.push_back(digests.back().data());
+  }
+  std::vector<ColdPage> pages;
+  for (uint32_t i = 0; i < shape.n_pages(); i += 3) {
+    pages.push_back({.digest = addresses[i / kColdGroupPages],
+                     .body = body.data(),
+                     .index = i % kColdGroupPages});
+  }
+  const std::string end = std::string("/") + std::to_string(head_dim);
+  const EncodeColdArgs encode = inputs.EncodeArgs(exact.data());
+  Count(set.name + ("/encode_cold" + end), [&] { set.encode_cold(encode); });
+  const ScanColdArgs scan = inputs.ScanArgs(addresses.data());
+  Count(set.name + ("/scan_cold" + end), [&] { set.scan_cold(scan); });
+  const AttendColdArgs attend = inputs.AttendArgs(pages);
+  Count(set.name + ("/attend_cold" + end), [&] { set.attend_cold(attend); });
+}
+
 void CountReduceMass(const KernelTable& set) {
   const LaneShape shape = LaneOf(KvType::kF16, 64);
   const Lane lane(shape);
@@ -178,6 +208,7 @@ void CountSet(const KernelTable& set) {
     CountPrefill(set, LaneOf(type, 64));
     CountSlots(set, type);
   }
+  for (uint32_t head_dim : {64, 80}) CountCold(set, head_dim);
   CountReduceMass(set);
   CountRows(set);
 }

@@ -136,6 +136,58 @@ ReduceMassArgs DecodeInputs::MassArgs() {
           .mass_mean = mass_mean_.data()};
 }
 
+ColdInputs::ColdInputs(const ColdShape& shape)
+    : shape_(shape),
+      n_slots_(size_t{shape.n_pages()} * kPageSlots),
+      q_(size_t{shape.group} * shape.head_dim),
+      logits_(shape.group * n_slots_),
+      m_(shape.group),
+      l_(shape.group),
+      o_(q_.size()),
+      p_(shape.group * n_slots_),
+      p_max_(shape.group * CeilDiv(n_slots_, kAttendChunkSlots)),
+      digest_(shape.digest_bytes()),
+      bodies_(kColdGroupPages * shape.body_bytes()) {
+  FillWithActivations(q_.span());
+}
+
+ScanColdArgs ColdInputs::ScanArgs(const uint8_t* const* digests) {
+  return {.digests = digests,
+          .n_groups = shape_.n_groups,
+          .head_dim = shape_.head_dim,
+          .group = shape_.group,
+          .q = q_.data(),
+          .logits = logits_.data(),
+          .logit_stride = n_slots_};
+}
+
+AttendColdArgs ColdInputs::AttendArgs(std::span<const ColdPage> pages) {
+  CHECK(pages.size() <= shape_.n_pages());
+  return {.pages = pages.data(),
+          .n_pages = static_cast<uint32_t>(pages.size()),
+          .head_dim = shape_.head_dim,
+          .group = shape_.group,
+          .q = q_.data(),
+          .m = m_.data(),
+          .l = l_.data(),
+          .o = o_.data(),
+          .p = p_.data(),
+          .p_stride = n_slots_,
+          .p_max = p_max_.data(),
+          .p_max_stride = CeilDiv(n_slots_, kAttendChunkSlots)};
+}
+
+EncodeColdArgs ColdInputs::EncodeArgs(const uint8_t* pages) {
+  EncodeColdArgs args = {};
+  args.head_dim = shape_.head_dim;
+  args.digest = digest_.data();
+  for (uint32_t i = 0; i < kColdGroupPages; ++i) {
+    args.pages[i] = pages + i * KvPageBytes(KvType::kF16, shape_.head_dim);
+    args.bodies[i] = bodies_.data() + i * shape_.body_bytes();
+  }
+  return args;
+}
+
 PrefillInputs::PrefillInputs(const LaneShape& shape, uint32_t n_queries,
                              std::vector<uint32_t> observed)
     : shape_(shape),

@@ -93,6 +93,40 @@ class DecodeInputs {
   AlignedBuffer<float> q_, m_, l_, o_, p_, p_max_, mass_max_, mass_mean_;
 };
 
+// Cold groups of one lane.
+struct ColdShape {
+  uint32_t head_dim = 0;
+  uint32_t group = 0;
+  uint32_t n_groups = 0;
+
+  uint32_t n_pages() const { return n_groups * kColdGroupPages; }
+  size_t digest_bytes() const { return kColdDigestBytesPerDim * head_dim; }
+  size_t body_bytes() const {
+    return kColdBodyBytesPerDim * head_dim + kColdBodyScaleBytes;
+  }
+  size_t f16_bytes() const {  // of a group before it is encoded
+    return kColdGroupPages * KvPageBytes(KvType::kF16, head_dim);
+  }
+};
+
+class ColdInputs {
+ public:
+  explicit ColdInputs(const ColdShape& shape);
+
+  // scan_cold takes them: all groups, their digests at digests[0 .. n_groups).
+  ScanColdArgs ScanArgs(const uint8_t* const* digests);
+  // attend_cold takes them: at most n_pages() pages; probabilities are kept.
+  AttendColdArgs AttendArgs(std::span<const ColdPage> pages);
+  // encode_cold takes them: one group, its pages next to each other.
+  EncodeColdArgs EncodeArgs(const uint8_t* pages);
+
+ private:
+  ColdShape shape_;
+  size_t n_slots_;
+  AlignedBuffer<float> q_, logits_, m_, l_, o_, p_, p_max_;
+  AlignedBuffer<uint8_t> digest_, bodies_;
+};
+
 class PrefillInputs {
  public:
   // The newest n_queries slots are the queries; `observed` as in

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <vector>
 
 namespace lkv {
 namespace {
@@ -63,6 +64,48 @@ TEST(KernelInputsTest, TheMassOfALaneOfAnyLengthIsOne) {
           std::accumulate(args.mass_mean, args.mass_mean + n_slots, 0.0), 1,
           1e-5);
     }
+  }
+}
+
+TEST(KernelInputsTest, ColdGroupsOfAnyBytesGiveOrdinaryNumbers) {
+  const KernelTable& set = *SelectKernels("scalar");
+  const ColdShape shape = {.head_dim = 32, .group = 2, .n_groups = 3};
+  const AlignedBuffer<uint8_t> digest = SmallHalves(shape.digest_bytes());
+  const AlignedBuffer<uint8_t> body = SmallHalves(shape.body_bytes());
+  ColdInputs inputs(shape);
+  const std::vector<const uint8_t*> digests(3, digest.data());
+  const ScanColdArgs scan = inputs.ScanArgs(digests.data());
+  set.scan_cold(scan);
+  EXPECT_TRUE(AllFinite(scan.logits, 2 * scan.logit_stride));
+  EXPECT_EQ(std::count(scan.logits, scan.logits + 2 * scan.logit_stride, 0.0f),
+            0)
+      << "slots left out";
+  const std::vector<ColdPage> pages(
+      12, {.digest = digest.data(), .body = body.data(), .index = 2});
+  const AttendColdArgs attend = inputs.AttendArgs(pages);
+  set.attend_cold(attend);
+  EXPECT_TRUE(AllFinite(attend.o, 2 * 32));
+  EXPECT_GE(attend.l[1], 1);
+}
+
+TEST(KernelInputsTest, AnEncodedGroupCanBeAttendedTo) {
+  const KernelTable& set = *SelectKernels("scalar");
+  const ColdShape shape = {.head_dim = 32, .group = 1, .n_groups = 1};
+  const AlignedBuffer<uint8_t> exact = SmallHalves(shape.f16_bytes());
+  ColdInputs inputs(shape);
+  const EncodeColdArgs encode = inputs.EncodeArgs(exact.data());
+  set.encode_cold(encode);
+  std::vector<ColdPage> pages;
+  for (uint32_t i = 0; i < kColdGroupPages; ++i) {
+    pages.push_back(
+        {.digest = encode.digest, .body = encode.bodies[i], .index = i});
+  }
+  const AttendColdArgs attend = inputs.AttendArgs(pages);
+  set.attend_cold(attend);
+  for (uint32_t d = 0; d < 32; ++d) {
+    // Averages of values between 0.25 and 0.5.
+    EXPECT_GE(attend.o[d] / attend.l[0], 0.25f);
+    EXPECT_LE(attend.o[d] / attend.l[0], 0.5f);
   }
 }
 

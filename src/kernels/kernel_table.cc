@@ -20,8 +20,6 @@ struct Sets {
   size_t n_sets = 0;
 
   void Add(void (*fill)(KernelTable* table)) {
-    // What a set does not have of its own.
-    FillScalarKernels(&tables[n_sets]);
     fill(&tables[n_sets]);
     // For want of products of bf16.
     for (size_t type = 0; type < kKvTypes; ++type) {

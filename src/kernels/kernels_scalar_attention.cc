@@ -137,25 +137,50 @@ class MixedSlot {
   ColdSlot cold_;
 };
 
+// The logits of one query.
 template <typename Slot>
-float Logit(const PageRun& run, uint32_t slot, const float* q) {
-  const Slot key(run, slot);
-  float sum = 0;
-  for (uint32_t d = 0; d < run.head_dim; ++d) sum += key.Key(d) * q[d];
-  return sum;
-}
+class Logits {
+ public:
+  Logits(const PageRun& run, const float* q) : run_(run), q_(q) {}
 
-template <>
-float Logit<ColdSlot>(const PageRun& run, uint32_t slot, const float* q) {
-  const ColdSlot key(run, slot);
-  const FoldedQuery folded(run.cold[slot / kPageSlots].digest, run.head_dim, q,
-                           0, kMeanColdLevel);
-  int32_t sum = 0;
-  for (uint32_t d = 0; d < run.head_dim; ++d) {
-    sum += folded.bytes[d] * static_cast<int32_t>(key.KeyLevel(d));
+  float Of(uint32_t slot) const {
+    const Slot key(run_, slot);
+    float sum = 0;
+    for (uint32_t d = 0; d < run_.head_dim; ++d) sum += key.Key(d) * q_[d];
+    return sum;
   }
-  return folded.Logit(sum);
-}
+
+ private:
+  const PageRun& run_;
+  const float* const q_;
+};
+
+// The query is folded anew where a group begins.
+template <>
+class Logits<ColdSlot> {
+ public:
+  Logits(const PageRun& run, const float* q) : run_(run), q_(q) {}
+
+  float Of(uint32_t slot) {
+    const uint8_t* const digest = run_.cold[slot / kPageSlots].digest;
+    if (digest != folded_for_) {
+      folded_ = FoldedQuery(digest, run_.head_dim, q_, 0, kMeanColdLevel);
+      folded_for_ = digest;
+    }
+    const ColdSlot key(run_, slot);
+    int32_t sum = 0;
+    for (uint32_t d = 0; d < run_.head_dim; ++d) {
+      sum += folded_.bytes[d] * static_cast<int32_t>(key.KeyLevel(d));
+    }
+    return folded_.Logit(sum);
+  }
+
+ private:
+  const PageRun& run_;
+  const float* const q_;
+  const uint8_t* folded_for_ = nullptr;
+  FoldedQuery folded_;
+};
 
 // Where the probabilities of one (query, head) are kept; p may be nullptr.
 struct KeptRow {
@@ -176,13 +201,14 @@ State AttendRow(const PageRun& run, uint32_t n_visible, const float* q,
                 float* o, KeptRow kept) {
   State state;
   for (uint32_t d = 0; d < run.head_dim; ++d) o[d] = 0;
+  Logits<Slot> of_query(run, q);
   float logits[kAttendChunkSlots];
   for (uint32_t first = 0; first < n_visible; first += kAttendChunkSlots) {
     uint32_t n = n_visible - first < kAttendChunkSlots ? n_visible - first
                                                        : kAttendChunkSlots;
     float top = state.m;
     for (uint32_t i = 0; i < n; ++i) {
-      logits[i] = Logit<Slot>(run, first + i, q);
+      logits[i] = of_query.Of(first + i);
       top = std::fmax(top, logits[i]);
     }
     float rescale = std::exp(state.m - top);  // 0 in the first chunk

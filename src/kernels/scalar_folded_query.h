@@ -14,10 +14,11 @@ namespace {
 // The logit of a key whose levels are lowest + x is offset + unit * sum bytes
 // x. What rounding takes away counts as if every x were `centre`.
 struct FoldedQuery {
-  int8_t bytes[kMaxHeadDim];
-  float unit;
+  int8_t bytes[kMaxHeadDim] = {};
+  float unit = 0;
   float offset = 0;
 
+  FoldedQuery() = default;
   FoldedQuery(const uint8_t* digest, uint32_t head_dim, const float* q,
               float lowest, float centre) {
     const auto* scales =
