@@ -236,7 +236,8 @@ struct Simd {
     if constexpr (n <= 4) {
       return low;
     } else {
-      return _mm256_blend_ps(ReducedFour<kCombine, n - 4>(x + 4), low, 0xf);
+      const F32 high = ReducedFour<kCombine, n - 4>(x + 4);
+      return _mm256_blend_ps(high, low, 0xf);
     }
   }
   // The same (0, 1, 2, 3) in each half.

@@ -202,7 +202,8 @@ struct Simd {
     if constexpr (n <= 4) {
       return low;
     } else {
-      return _mm512_mask_mov_ps(ReducedFour<kCombine, n - 4>(x + 4), 0xf, low);
+      const F32 high = ReducedFour<kCombine, n - 4>(x + 4);
+      return _mm512_mask_mov_ps(high, 0xf, low);
     }
   }
   // The same (0, 1, 2, 3) in each quarter.
