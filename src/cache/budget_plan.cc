@@ -64,8 +64,13 @@ struct Needs {
   Protection protection;
 };
 
+// Whether a text is copied although the budget holds it whole: a longer one,
+// which it may grow to, is. Copies would otherwise begin when pages that are in
+// use had to make room for them, and a sequence's capacity never falls.
+enum class Copies { kIfNeeded, kAlways };
+
 Needs NeedsOf(const KvShape& shape, const SequenceOptions& options,
-              uint64_t text_tokens, const CacheCost& cost) {
+              uint64_t text_tokens, Copies copies, const CacheCost& cost) {
   Needs needs;
   const uint64_t n_lanes = shape.n_lanes();
   needs.text_tokens = text_tokens;
@@ -95,8 +100,10 @@ Needs NeedsOf(const KvShape& shape, const SequenceOptions& options,
       std::max(needs.n_dense_lanes * needs.text_pages + n_sparse * lane_pages,
                has_tiers ? 0 : PagesOf(2 * protected_tokens)));
   needs.smallest_bytes =
-      std::min(needs.whole_bytes,
-               cost.TotalBytes(shape, needs.smallest_pages) + needs.cold_bytes);
+      cost.TotalBytes(shape, needs.smallest_pages) + needs.cold_bytes;
+  if (copies == Copies::kIfNeeded) {
+    needs.smallest_bytes = std::min(needs.whole_bytes, needs.smallest_bytes);
+  }
   return needs;
 }
 
@@ -173,10 +180,10 @@ enum class Length { kShorter, kLongest };
 
 // The plan for one length of the text, the longest or a shorter one.
 Result<BudgetPlan> PlanFor(const KvShape& shape, const SequenceOptions& options,
-                           uint64_t text_tokens, Length length,
+                           uint64_t text_tokens, Length length, Copies copies,
                            const CacheCost& cost) {
   const CacheOptions& cache = options.cache;
-  const Needs needs = NeedsOf(shape, options, text_tokens, cost);
+  const Needs needs = NeedsOf(shape, options, text_tokens, copies, cost);
   // Page numbers are 32 bits wide; a machine runs out of memory before.
   if (needs.whole_pages > std::numeric_limits<uint32_t>::max() / 2) {
     return OutOfMemory("sequence of " + std::to_string(needs.text_tokens) +
@@ -206,7 +213,8 @@ Result<BudgetPlan> PlanFor(const KvShape& shape, const SequenceOptions& options,
   BudgetPlan plan;
   plan.budget_bytes = budget_bytes;
   plan.fill_bytes = std::min(budget_bytes, needs.whole_bytes);
-  plan.holds_whole_text = budget_bytes >= needs.whole_bytes;
+  plan.holds_whole_text =
+      copies == Copies::kIfNeeded && budget_bytes >= needs.whole_bytes;
   const uint64_t beside_pages = cost.TotalBytes(shape, 0) +
                                 (plan.holds_whole_text ? 0 : needs.cold_bytes);
   plan.capacity_pages = static_cast<uint32_t>(
@@ -214,6 +222,11 @@ Result<BudgetPlan> PlanFor(const KvShape& shape, const SequenceOptions& options,
                (budget_bytes - beside_pages) /
                    (shape.page_bytes(cost.type) + cost.page_metadata_bytes)));
   plan.capacity_pages_max = plan.capacity_pages;
+  if (copies == Copies::kAlways) {
+    plan.fill_bytes =
+        std::min(budget_bytes, cost.TotalBytes(shape, plan.capacity_pages) +
+                                   needs.cold_bytes);
+  }
   if (!plan.holds_whole_text && cost.cold_group_bytes > 0) {
     plan.cold_groups_per_lane = static_cast<uint32_t>(
         std::max<uint64_t>(text_tokens, options.max_tokens) / kColdGroupSlots);
@@ -248,10 +261,13 @@ Result<BudgetPlan> MakeBudgetPlan(const KvShape& shape,
   const uint64_t longest_tokens =
       std::max<uint64_t>(text_tokens, options.max_tokens);
   Result<BudgetPlan> longest =
-      PlanFor(shape, options, longest_tokens, Length::kLongest, cost);
+      PlanFor(shape, options, longest_tokens, Length::kLongest,
+              Copies::kIfNeeded, cost);
   if (!longest.ok() || text_tokens == longest_tokens) return longest;
-  Result<BudgetPlan> plan =
-      PlanFor(shape, options, text_tokens, Length::kShorter, cost);
+  Result<BudgetPlan> plan = PlanFor(
+      shape, options, text_tokens, Length::kShorter,
+      longest->cold_groups_per_lane > 0 ? Copies::kAlways : Copies::kIfNeeded,
+      cost);
   if (!plan.ok()) return plan.status();
   plan->capacity_pages_max = longest->capacity_pages;
   plan->pages_per_lane = longest->pages_per_lane;

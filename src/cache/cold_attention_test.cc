@@ -164,6 +164,36 @@ TEST(ColdAttentionTest, ATextThatWasReadWholeIsCopiedWhenItIsCut) {
   EXPECT_LT(Distance(Decode(drive, sequence, kNewTokens), dense), 0.12);
 }
 
+// Turn after turn, under a share and under budgets that hold the first turns
+// whole and the last ones not.
+TEST(ColdAttentionTest, AConversationGrowsIntoItsCopies) {
+  const auto tokens = [](uint64_t n) {
+    return Budget{.kind = Budget::Kind::kTokens, .amount = n};
+  };
+  for (const Budget& budget :
+       {Budget{.kind = Budget::Kind::kShare, .share = 0.3},
+        Budget{.kind = Budget::Kind::kShare, .share = 0.6}, tokens(800),
+        tokens(1200), tokens(3000)}) {
+    PagedKvCache cache(kShape, Threads(1));
+    CacheDriver drive(cache, 1);
+    SequenceOptions options = Tiered(0.5, 0.4);
+    options.cache.budget = budget;
+    options.prompt_tokens = options.max_new_tokens = 0;
+    options.max_tokens = 2000;
+    DrivenSequence sequence = drive.Add(options, 1);
+    while (sequence.n_tokens + 150 <= options.max_tokens) {
+      const Status status = cache.AnnounceTurn(sequence.id, 100, 50);
+      ASSERT_TRUE(status.ok()) << status.message();
+      drive.Prefill(sequence, 100, 64);
+      ASSERT_EQ(Decode(drive, sequence, 50).size(), 50u);
+      const SequenceStats stats = cache.Stats(sequence.id);
+      EXPECT_LE(stats.resident_bytes_max, stats.budget_bytes);
+      EXPECT_LE(stats.resident_bytes, stats.fill_bytes);
+    }
+    EXPECT_EQ(cache.Stats(sequence.id).cold_bytes > 0, budget != tokens(3000));
+  }
+}
+
 TEST(ColdAttentionTest, WhatCannotBeCopiedIsRefused) {
   PagedKvCache cache(kShape, Threads(1));
   SequenceOptions options = Tiered(0.5, 0.4);
