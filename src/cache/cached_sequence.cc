@@ -151,7 +151,7 @@ Result<std::unique_ptr<CachedSequence>> CachedSequence::Create(
   if (!pages.ok()) return pages.status();
   std::unique_ptr<CachedSequence> sequence(new CachedSequence(
       id, shape, kernels, given, options, *plan, cost, *std::move(pages)));
-  if (Status s = sequence->StartCopying(); !s.ok()) return s;
+  if (Status s = sequence->StartCopying(*plan); !s.ok()) return s;
   if (!KeepsEverything(options)) {
     sequence->judge_.emplace(shape, kernels, given.rotation, options, *plan,
                              WindowOf(shape, given, options, *plan),
@@ -238,12 +238,12 @@ Result<std::unique_ptr<CachedSequence>> CachedSequence::Fork(SequenceId id) {
       new CachedSequence(id, *this, *std::move(pages), std::move(cold)));
 }
 
-Status CachedSequence::StartCopying() {
-  if (cold_.has_value() || plan_.cold_groups_per_lane == 0) return {};
+Status CachedSequence::StartCopying(const BudgetPlan& plan) {
+  if (cold_.has_value() || plan.cold_groups_per_lane == 0) return {};
   Result<ColdPages> cold =
       ColdPages::Create({.n_lanes = shape_.n_lanes(),
                          .head_dim = shape_.head_dim,
-                         .groups_per_lane = plan_.cold_groups_per_lane});
+                         .groups_per_lane = plan.cold_groups_per_lane});
   if (!cold.ok()) return cold.status();
   cold_.emplace(*std::move(cold));
   OpenGroups();
@@ -297,9 +297,9 @@ Status CachedSequence::AnnounceTurn(uint32_t prompt_tokens,
   options.max_new_tokens = max_new_tokens;
   Result<BudgetPlan> plan = MakeBudgetPlan(shape_, options, cost_);
   if (!plan.ok()) return plan.status();
+  if (Status s = StartCopying(*plan); !s.ok()) return s;
   options_ = std::move(options);
   plan_ = *plan;
-  if (Status s = StartCopying(); !s.ok()) return s;
   pages_.Grow(plan_.capacity_pages);
   if (judge_.has_value()) {
     judge_->evictor.SetPlan(plan_, WindowOf(shape_, given_, options_, plan_),
@@ -325,9 +325,9 @@ Status CachedSequence::ShrinkBudget(const Budget& budget, uint32_t room_tokens,
                            std::to_string(plan_.budget_bytes) +
                            " that the sequence has; shrink it");
   }
+  if (Status s = StartCopying(*plan); !s.ok()) return s;
   options_ = std::move(options);
   plan_ = *plan;
-  if (Status s = StartCopying(); !s.ok()) return s;
   judge_->evictor.Shrink(plan_, WindowOf(shape_, given_, options_, plan_),
                          n_tokens_, room_tokens, scratch);
   pages_.Shrink(plan_.capacity_pages);

@@ -117,8 +117,9 @@ class CachedSequence {
     return pages_.payload_bytes() +
            cost_.MetadataBytes(shape_, pages_.n_used()) + ColdBytes();
   }
-  // From now on tokens are copied, those so far at once. All of them are there.
-  Status StartCopying();
+  // If the plan wants it, tokens are copied from now on, those so far at once:
+  // all of them are there. Whoever is refused memory is as before.
+  Status StartCopying(const BudgetPlan& plan);
   // A group of a lane is copied once it is full, but lanes take turns, or every
   // 64th step of a decode would be an outlier. (The newest 128 tokens do not
   // leave before: CheckTiers.)

@@ -71,7 +71,7 @@ class ColdAttention {
   // Returns whether everything chosen for the pair has been read, which is so
   // for one of its runs.
   bool Read(const Call& call, size_t pair, uint32_t run, uint32_t member);
-  // Merges what the last Attend read for a pair into an attention state.
+  // Merges what was read for a pair into an attention state.
   void MergeInto(size_t pair, float* m, float* l, float* o) const;
 
  private:

@@ -11,6 +11,7 @@
 #include "base/errno_text.h"
 #include "io/descriptor.h"
 #include "io/file_system.h"
+#include "io/local_file_io.h"
 
 namespace lkv {
 namespace {
@@ -23,22 +24,7 @@ class LocalReadableFile final : public ReadableFile {
   uint64_t n_bytes() const override { return n_bytes_; }
 
   Status ReadAt(uint64_t offset, std::span<uint8_t> out) const override {
-    while (!out.empty()) {
-      const ssize_t n = pread(file_.get(), out.data(), out.size(),
-                              static_cast<off_t>(offset));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) {
-        return IoError(path_ + ": cannot be read (" + ErrnoText(errno) +
-                       "); check the disk");
-      }
-      if (n == 0) {
-        return Corrupt(path_ + ": ends at byte " + std::to_string(offset) +
-                       " although more belongs to it; it was cut off");
-      }
-      offset += static_cast<uint64_t>(n);
-      out = out.subspan(static_cast<size_t>(n));
-    }
-    return {};
+    return ReadWhole(file_, path_, offset, out);
   }
 
  private:
@@ -63,21 +49,14 @@ class LocalNewFile final : public NewFile {
 
   Status Append(std::span<const uint8_t> bytes) override {
     CHECK(!is_committed_);
-    while (!bytes.empty()) {
-      const ssize_t n = write(file_.get(), bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return Refused("written", errno);
-      n_bytes_ += static_cast<uint64_t>(n);
-      bytes = bytes.subspan(static_cast<size_t>(n));
-    }
-    return {};
+    return WriteWhole(file_, path_, &n_bytes_, bytes);
   }
 
   Status Commit() override {
     CHECK(!is_committed_);
-    if (fsync(file_.get()) != 0) return Refused("written", errno);
+    if (fsync(file_.get()) != 0) return FileRefused(path_, "written", errno);
     if (rename(draft_.c_str(), path_.c_str()) != 0) {
-      return Refused("put in its place", errno);
+      return FileRefused(path_, "put in its place", errno);
     }
     is_committed_ = true;
     // The name is on the disk once its folder is.
@@ -87,17 +66,12 @@ class LocalNewFile final : public NewFile {
     const Descriptor directory(
         open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (directory.get() < 0 || fsync(directory.get()) != 0) {
-      return Refused("made safe", errno);
+      return FileRefused(path_, "made safe", errno);
     }
     return {};
   }
 
  private:
-  Status Refused(const std::string& what, int error) const {
-    return IoError(path_ + ": cannot be " + what + " (" + ErrnoText(error) +
-                   "); check the disk and its free space");
-  }
-
   const std::string path_;
   const std::string draft_;
   const Descriptor file_;

@@ -17,6 +17,7 @@
 #include "base/errno_text.h"
 #include "io/descriptor.h"
 #include "io/folder.h"
+#include "io/local_file_io.h"
 #include "io/local_folder_files.h"
 
 namespace lkv {

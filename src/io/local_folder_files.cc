@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/errno_text.h"
+#include "io/local_file_io.h"
 
 namespace lkv {
 namespace {
@@ -22,12 +22,6 @@ bool IsWholeBlocks(uint64_t offset, std::span<uint8_t> out) {
 }
 
 }  // namespace
-
-Status FileRefused(const std::string& path, const std::string& what,
-                   int error) {
-  return IoError(path + ": cannot be " + what + " (" + ErrnoText(error) +
-                 "); check the disk and its free space");
-}
 
 // What was written a moment ago is still in memory: 1 MiB at a time, 9.6 GB/s
 // come from there and 0.7 to 2.4 GB/s from the disk.
@@ -70,19 +64,7 @@ Status LocalFolderFile::ReadAt(uint64_t offset, std::span<uint8_t> out) const {
     offset += n_read;
     out = out.subspan(n_read);
   }
-  while (!out.empty()) {
-    const ssize_t n =
-        pread(file_.get(), out.data(), out.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return FileRefused(path_, "read", errno);
-    if (n == 0) {
-      return Corrupt(path_ + ": ends at byte " + std::to_string(offset) +
-                     " although more belongs to it; it was cut off");
-    }
-    offset += static_cast<uint64_t>(n);
-    out = out.subspan(static_cast<size_t>(n));
-  }
-  return {};
+  return ReadWhole(file_, path_, offset, out);
 }
 
 bool CanReadDirect(const Descriptor& direct, uint64_t file_bytes) {
@@ -138,15 +120,7 @@ Status LocalGrowingFile::WriteGathered() {
 }
 
 Status LocalGrowingFile::Write(std::span<const uint8_t> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = pwrite(file_.get(), bytes.data(), bytes.size(),
-                             static_cast<off_t>(written_bytes_));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return FileRefused(path_, "written", errno);
-    written_bytes_ += static_cast<uint64_t>(n);
-    bytes = bytes.subspan(static_cast<size_t>(n));
-  }
-  return {};
+  return WriteWhole(file_, path_, &written_bytes_, bytes);
 }
 
 Status LocalGrowingFile::Trim() {

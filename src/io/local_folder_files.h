@@ -12,9 +12,6 @@
 
 namespace lkv {
 
-// What a folder and its files say to people about one of them.
-Status FileRefused(const std::string& path, const std::string& what, int error);
-
 class LocalFolderFile final : public ReadableFile {
  public:
   // `direct`: the same file with O_DIRECT, or none. Should it refuse to read,
