@@ -238,6 +238,10 @@ Result<std::unique_ptr<CachedSequence>> CachedSequence::Fork(SequenceId id) {
       new CachedSequence(id, *this, *std::move(pages), std::move(cold)));
 }
 
+WindowController::Options CachedSequence::WindowNow() const {
+  return WindowOf(shape_, given_, options_, plan_);
+}
+
 Status CachedSequence::StartCopying(const BudgetPlan& plan) {
   if (cold_.has_value() || plan.cold_groups_per_lane == 0) return {};
   Result<ColdPages> cold =
@@ -255,6 +259,7 @@ void CachedSequence::OpenGroups() {
   for (uint32_t lane = 0; lane < shape_.n_lanes(); ++lane) {
     while (cold_->n_opened(lane) < GroupsDue(lane)) cold_->Open(lane);
   }
+  resident_bytes_max_ = std::max(resident_bytes_max_, ResidentBytes());
 }
 
 void CachedSequence::CopyGroups(uint32_t lane) {
@@ -302,8 +307,7 @@ Status CachedSequence::AnnounceTurn(uint32_t prompt_tokens,
   plan_ = *plan;
   pages_.Grow(plan_.capacity_pages);
   if (judge_.has_value()) {
-    judge_->evictor.SetPlan(plan_, WindowOf(shape_, given_, options_, plan_),
-                            n_tokens_);
+    judge_->evictor.SetPlan(plan_, WindowNow(), n_tokens_);
   }
   return {};
 }
@@ -328,8 +332,7 @@ Status CachedSequence::ShrinkBudget(const Budget& budget, uint32_t room_tokens,
   if (Status s = StartCopying(*plan); !s.ok()) return s;
   options_ = std::move(options);
   plan_ = *plan;
-  judge_->evictor.Shrink(plan_, WindowOf(shape_, given_, options_, plan_),
-                         n_tokens_, room_tokens, scratch);
+  judge_->evictor.Shrink(plan_, WindowNow(), n_tokens_, room_tokens, scratch);
   pages_.Shrink(plan_.capacity_pages);
   return {};
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/aligned_buffer.h"
@@ -17,6 +18,7 @@
 #include "cache/kv_cache.h"
 #include "cache/lane_evidence.h"
 #include "cache/rotation.h"
+#include "cache/sequence_image.h"
 #include "cache/sequence_pages.h"
 #include "kernels/kernel_table.h"
 #include "store/cold_pages.h"
@@ -56,6 +58,23 @@ class CachedSequence {
   LaneEvidence* evidence() {
     return judge_.has_value() ? &judge_->evidence : nullptr;
   }
+
+  // See PagedKvCache. What is restored takes part in nothing until
+  // FinishRestoring.
+  static Result<std::unique_ptr<CachedSequence>> Restore(
+      SequenceId id, const KvShape& shape, const KernelTable& kernels,
+      const ModelAndMachine& given, const SequenceOptions& options,
+      std::span<const uint8_t> state);
+  static Result<std::unique_ptr<CachedSequence>> RestoreBeginning(
+      SequenceId id, const KvShape& shape, const KernelTable& kernels,
+      const ModelAndMachine& given, const SequenceOptions& options,
+      uint32_t n_tokens);
+  void FillPiece(const SequenceLayout& from, const ImagePiece& piece,
+                 std::span<const uint8_t> bytes);
+  void FinishRestoring();
+  std::vector<uint8_t> SaveState();
+  SequenceLayout Layout() const;
+  void CopyPiece(const ImagePiece& piece, std::span<uint8_t> out) const;
 
   // See KvCache.
   Status AnnounceTurn(uint32_t prompt_tokens, uint32_t max_new_tokens);
@@ -117,6 +136,9 @@ class CachedSequence {
     return pages_.payload_bytes() +
            cost_.MetadataBytes(shape_, pages_.n_used()) + ColdBytes();
   }
+  WindowController::Options WindowNow() const;
+  // All but the head.
+  void ExchangeRest(StateStream& stream);
   // If the plan wants it, tokens are copied from now on, those so far at once:
   // all of them are there. Whoever is refused memory is as before.
   Status StartCopying(const BudgetPlan& plan);
@@ -143,6 +165,9 @@ class CachedSequence {
   std::optional<Judge> judge_;
   uint32_t n_tokens_ = 0;
   uint64_t resident_bytes_max_ = 0;
+  // Only the payload of the beginning was restored: what judges it is told by
+  // the steps to come.
+  bool is_beginning_ = false;
   uint64_t read_bytes_last_step_ = 0;
   std::atomic<uint64_t> cold_read_bytes_ = 0;  // of the step under way
 };

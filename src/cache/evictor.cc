@@ -323,6 +323,40 @@ void Evictor::PlanLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new,
       Choose(lane, n_tokens, PagesToKeep(lane, 1), kMaxMovesPerTurn, scratch));
 }
 
+void Evictor::LanePlan::ExchangeState(StateStream& stream) {
+  stream.ExchangeCount(n_pages, pages.size());
+  stream.ExchangeCount(n_slots, slots.size());
+  stream.Exchange(std::span(pages).first(n_pages));
+  stream.Exchange(std::span(slots).first(n_slots));
+}
+
+bool Evictor::AreMovesOf(uint32_t lane, const SlotMoves& moves) const {
+  // The last page may be open.
+  const uint32_t n_full = parts_.pages->table(lane).n_tokens() / kPageTokens;
+  const auto are_below = [](std::span<const uint32_t> values, uint32_t end) {
+    return std::adjacent_find(values.begin(), values.end(),
+                              std::greater_equal<>()) == values.end() &&
+           (values.empty() || values.back() < end);
+  };
+  return are_below(moves.pages, n_full) &&
+         are_below(moves.slots, n_full * kPageTokens) &&
+         moves.slots.size() % kPageTokens == 0 &&
+         moves.slots.size() <= moves.pages.size() * kPageTokens;
+}
+
+void Evictor::ExchangeState(StateStream& stream) {
+  controller_.ExchangeState(stream);
+  threshold_.ExchangeState(stream);
+  for (uint32_t lane = 0; lane < shape_.n_lanes(); ++lane) {
+    plans_[lane].ExchangeState(stream);
+    stream.Require(AreMovesOf(lane, plans_[lane].moves()));
+    if (!stream.ok()) plans_[lane].Set({});
+  }
+  stream.Exchange(target_total_);
+  stream.Exchange(under_pressure_);
+  stream.Exchange(n_evicted_pages_);
+}
+
 std::vector<PageExplanation> Evictor::Explain(uint32_t lane,
                                               uint32_t n_tokens) const {
   const PageTable& table = parts_.pages->table(lane);

@@ -101,6 +101,9 @@ class Evictor {
   void Shrink(const BudgetPlan& plan, const WindowController::Options& window,
               uint32_t n_tokens, uint32_t room_tokens, PlanScratch& scratch);
 
+  // Its own, not that of its parts; between steps, once they have theirs.
+  void ExchangeState(StateStream& stream);
+
   uint32_t window_tokens() const { return controller_.window_tokens(); }
   double pattern_change() const {
     return parts_.detector == nullptr ? 0 : parts_.detector->change();
@@ -124,12 +127,15 @@ class Evictor {
         slots;
 
     void Set(const SlotMoves& moves);
+    void ExchangeState(StateStream& stream);
     SlotMoves moves() const {
       return {.pages = {pages.data(), n_pages},
               .slots = {slots.data(), n_slots}};
     }
   };
 
+  // Whether the moves are some that could have been planned for the lane.
+  bool AreMovesOf(uint32_t lane, const SlotMoves& moves) const;
   bool IsDense(uint32_t lane) const { return lane < plan_.n_dense_lanes; }
   bool EvictsNothing(uint32_t n_tokens) const;
   // Pages that the lanes which may evict may hold when the dense ones hold the

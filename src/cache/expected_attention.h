@@ -60,6 +60,11 @@ class ExpectedAttention {
   void Compute(uint32_t lane, uint32_t n_tokens, const SequencePages& pages,
                std::span<float> attention, std::span<float> logits) const;
 
+  void ExchangeState(StateStream& stream) {
+    stream.Exchange(moments_);
+    stream.Exchange(weight_);
+  }
+
  private:
   // A query head's mean [head_dim], and its covariance times the weight so far,
   // of which row d has the columns up to d.

@@ -9,22 +9,13 @@
 
 #include "cache/dense_kv_cache.h"
 #include "cache/paged_kv_cache.h"
+#include "cache/testing_cases.h"
 #include "cache/testing_options.h"
 #include "testing/cache_driver.h"
 #include "testing/resident_bytes.h"
 
 namespace lkv {
 namespace {
-
-constexpr KvShape kShape{
-    .n_layers = 3, .n_kv_heads = 2, .group = 2, .head_dim = 64};
-
-// budget_tokens 0: everything is kept.
-SequenceOptions Options(PolicyName policy, uint32_t budget_tokens) {
-  if (budget_tokens == 0) return Small(policy, {});
-  return Small(policy,
-               {.kind = Budget::Kind::kTokens, .amount = budget_tokens});
-}
 
 DrivenSequence Fork(KvCache& cache, const DrivenSequence& parent,
                     uint32_t seed) {
@@ -33,29 +24,12 @@ DrivenSequence Fork(KvCache& cache, const DrivenSequence& parent,
   return {id.ok() ? *id : SequenceId{}, seed, parent.n_tokens};
 }
 
-std::vector<std::vector<uint32_t>> Residents(const KvCache& cache,
-                                             SequenceId id) {
-  std::vector<std::vector<uint32_t>> all;
-  for (uint32_t layer = 0; layer < kShape.n_layers; ++layer) {
-    for (uint32_t head = 0; head < kShape.n_kv_heads; ++head) {
-      all.push_back(cache.ResidentPositions(id, layer, head));
-    }
-  }
-  return all;
-}
-
 // Of one sequence: its outputs after the common text, and what it kept.
 struct Life {
   std::vector<std::vector<std::vector<float>>> outputs;
   std::vector<std::vector<uint32_t>> residents;
 
   bool operator==(const Life&) const = default;
-};
-
-struct Case {
-  std::string name;
-  SequenceOptions options;
-  uint32_t common_tokens;
 };
 
 // Steps of both sequences together, prefill and decode.
@@ -67,7 +41,7 @@ void LiveOn(CacheDriver& drive, DrivenSequence& a, DrivenSequence& b,
                               step % 7 == 6 ? 5u : 1u};
     const auto out = drive.Step(both, n_new);
     ASSERT_FALSE(out.empty()) << drive.status.message();
-    const size_t row = size_t{kShape.n_heads()} * kShape.head_dim;
+    const size_t row = size_t{kCaseShape.n_heads()} * kCaseShape.head_dim;
     std::vector<std::vector<float>> of_a, of_b;
     for (const std::vector<float>& layer : out) {
       const auto split =
@@ -88,7 +62,7 @@ TEST_P(ForkTest, GoesOnAsIfItHadReadTheTextAlone) {
   const Case& test = GetParam();
   Life forked[2], alone[2];
   for (const bool forks : {true, false}) {
-    PagedKvCache cache(kShape, Threads(2));
+    PagedKvCache cache(kCaseShape, Threads(2));
     CacheDriver drive(cache, 2);
     drive.query_scale = 3;
     DrivenSequence a = drive.Add(test.options, 1);
@@ -116,59 +90,12 @@ TEST_P(ForkTest, GoesOnAsIfItHadReadTheTextAlone) {
   EXPECT_FALSE(forked[0].outputs == forked[1].outputs);
 }
 
-std::vector<Case> Cases() {
-  std::vector<Case> cases;
-  for (uint32_t common : {640u, 633u, 7u, 1u}) {
-    const std::string at = "_at_" + std::to_string(common);
-    cases.push_back({"full" + at, Options(PolicyName::kFull, 0), common});
-    cases.push_back(
-        {"lookahead" + at, Options(PolicyName::kLookahead, 300), common});
-    Case int8{"lookahead_int8" + at, Options(PolicyName::kLookahead, 300),
-              common};
-    int8.options.cache.kv_type = KvTypeName::kInt8;
-    cases.push_back(int8);
-  }
-  Case repack{"lookahead_repack", Options(PolicyName::kLookahead, 300), 500};
-  repack.options.cache.unit = EvictionUnit::kRepack;
-  cases.push_back(repack);
-  repack.name = "random_repack_int8";
-  repack.options.cache.policy = PolicyName::kRandom;
-  repack.options.cache.kv_type = KvTypeName::kInt8;
-  cases.push_back(repack);
-  Case window{"window", Options(PolicyName::kLookahead, 400), 600};
-  window.options.cache.base_window_tokens = 160;
-  window.options.cache.lane_spread = LaneSpreadMode::kMass;
-  cases.push_back(window);
-  Case hybrid{"hybrid_dense_pinned", Options(PolicyName::kLookahead, 800), 600};
-  hybrid.options.cache.base_window_tokens = 160;
-  hybrid.options.cache.window_strategy = WindowStrategy::kHybrid;
-  hybrid.options.cache.dense_layers = 1;
-  hybrid.options.pinned = {{50, 90}};
-  cases.push_back(hybrid);
-  Case threshold{"score_threshold", Options(PolicyName::kLookahead, 300), 500};
-  threshold.options.cache.eviction_rule = EvictionRule::kScoreThreshold;
-  threshold.options.cache.warmup_tokens = 400;
-  cases.push_back(threshold);
-  for (uint32_t common : {640u, 633u, 7u}) {
-    Case tiers{"tiers_at_" + std::to_string(common),
-               Options(PolicyName::kLookahead, 550), common};
-    tiers.options.cache.recent_tokens = 128;
-    tiers.options.cache.tiers = true;
-    cases.push_back(tiers);
-  }
-  cases.push_back({"lru", Options(PolicyName::kLru, 300), 600});
-  cases.push_back({"snapkv", Options(PolicyName::kSnapKv, 300), 600});
-  cases.push_back({"expected_attention",
-                   Options(PolicyName::kExpectedAttention, 300), 600});
-  return cases;
-}
-
 INSTANTIATE_TEST_SUITE_P(Cases, ForkTest, testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(ForkedSequencesTest, DenseForksAgreeWithPagedOnes) {
-  PagedKvCache paged(kShape, Threads(1));
-  DenseKvCache dense(kShape);
+  PagedKvCache paged(kCaseShape, Threads(1));
+  DenseKvCache dense(kCaseShape);
   std::vector<std::vector<float>> rows;
   for (KvCache* cache :
        {static_cast<KvCache*>(&paged), static_cast<KvCache*>(&dense)}) {
@@ -187,21 +114,21 @@ TEST(ForkedSequencesTest, DenseForksAgreeWithPagedOnes) {
 }
 
 TEST(ForkedSequencesTest, GrowthCountsTheCopyOfOpenPages) {
-  PagedKvCache cache(kShape, Threads(1));
+  PagedKvCache cache(kCaseShape, Threads(1));
   CacheDriver drive(cache, 1);
   DrivenSequence parent = drive.Add(Options(PolicyName::kFull, 0), 1);
   drive.Prefill(parent, 633, 64);
   const uint64_t alone = cache.Stats(parent.id).growth_bytes;
   DrivenSequence fork = Fork(cache, parent, 2);
   EXPECT_EQ(cache.Stats(fork.id).growth_bytes,
-            alone + kShape.n_lanes() * kShape.page_bytes(KvType::kF16));
+            alone + kCaseShape.n_lanes() * kCaseShape.page_bytes(KvType::kF16));
   drive.Step(fork, 1);
   EXPECT_EQ(cache.Stats(fork.id).growth_bytes, alone);
   EXPECT_EQ(cache.Stats(parent.id).growth_bytes, alone);
 }
 
 TEST(ForkedSequencesTest, AForkBeforeTheFirstTokenIsAnotherEmptySequence) {
-  PagedKvCache cache(kShape, Threads(1));
+  PagedKvCache cache(kCaseShape, Threads(1));
   CacheDriver drive(cache, 1);
   DrivenSequence parent = drive.Add(Options(PolicyName::kLookahead, 300), 1);
   DrivenSequence fork = Fork(cache, parent, 1);
@@ -212,7 +139,7 @@ TEST(ForkedSequencesTest, AForkBeforeTheFirstTokenIsAnotherEmptySequence) {
 
 // The longer turn of one changes nothing for the other.
 TEST(ForkedSequencesTest, TurnsAreAnnouncedToEachForItself) {
-  PagedKvCache cache(kShape, Threads(1));
+  PagedKvCache cache(kCaseShape, Threads(1));
   CacheDriver drive(cache, 1);
   SequenceOptions options = Options(PolicyName::kLookahead, 0);
   options.cache.budget = {.kind = Budget::Kind::kShare, .share = 0.5};
@@ -233,7 +160,7 @@ TEST(ForkedSequencesTest, TurnsAreAnnouncedToEachForItself) {
 }
 
 TEST(ForkedSequencesTest, GrowthCountsWhatOwnPagesMayReplace) {
-  PagedKvCache cache(kShape, Threads(1));
+  PagedKvCache cache(kCaseShape, Threads(1));
   CacheDriver drive(cache, 1);
   for (const bool evicts : {false, true}) {
     const SequenceOptions options = evicts
@@ -262,7 +189,7 @@ TEST(ForkedSequencesTest, ForksOfForksEvictAsIfEachWereAlone) {
       {1, 1, 1, 1}, {1, 2, 2, 2}, {1, 2, 3, 3}, {1, 2, 3, 4}};
   std::vector<std::vector<float>> alone;
   for (const std::vector<uint32_t>& text : texts) {
-    PagedKvCache cache(kShape, Threads(1));
+    PagedKvCache cache(kCaseShape, Threads(1));
     CacheDriver drive(cache, 1);
     DrivenSequence sequence = drive.Add(options, 0);
     std::vector<float> rows;
@@ -272,7 +199,7 @@ TEST(ForkedSequencesTest, ForksOfForksEvictAsIfEachWereAlone) {
     }
     alone.push_back(rows);
   }
-  PagedKvCache cache(kShape, Threads(1));
+  PagedKvCache cache(kCaseShape, Threads(1));
   CacheDriver drive(cache, 1);
   std::vector<DrivenSequence> all = {drive.Add(options, 1)};
   drive.Prefill(all[0], 100, 32);
@@ -293,8 +220,8 @@ TEST(ForkedSequencesTest, ForksOfForksEvictAsIfEachWereAlone) {
 
 // Forks of forks that come and go, each against the dense cache.
 TEST(ForkedSequencesTest, AnyTreeOfForksReadsWhatTheDenseCacheReads) {
-  PagedKvCache paged(kShape, Threads(1));
-  DenseKvCache dense(kShape);
+  PagedKvCache paged(kCaseShape, Threads(1));
+  DenseKvCache dense(kCaseShape);
   CacheDriver drive_paged(paged, 1);
   CacheDriver drive_dense(dense, 1);
   struct Pair {
@@ -325,7 +252,7 @@ TEST(ForkedSequencesTest, AnyTreeOfForksReadsWhatTheDenseCacheReads) {
     const auto from_paged = drive_paged.Step(one.paged, n_new);
     const auto from_dense = drive_dense.Step(one.dense, n_new);
     ASSERT_FALSE(from_paged.empty()) << drive_paged.status.message();
-    for (uint32_t layer = 0; layer < kShape.n_layers; ++layer) {
+    for (uint32_t layer = 0; layer < kCaseShape.n_layers; ++layer) {
       for (size_t i = 0; i < from_dense[layer].size(); ++i) {
         ASSERT_NEAR(from_paged[layer][i], from_dense[layer][i], 2e-3);
       }

@@ -94,6 +94,16 @@ void LaneEvidence::IntroduceSlots(uint32_t lane, uint32_t n_slots,
   }
 }
 
+void LaneEvidence::ExchangeState(StateStream& stream,
+                                 const SequencePages& pages) {
+  stream.Exchange(mean_output_);
+  for (uint32_t lane = 0; lane < shape_.n_lanes(); ++lane) {
+    stream.ExchangeCount(n_slots_[lane], pages.table(lane).n_tokens());
+  }
+  stream.Exchange(last_spread_pos_);
+  if (expected_.has_value()) expected_->ExchangeState(stream);
+}
+
 void LaneEvidence::RemovePage(uint32_t lane, uint32_t index) {
   judges_.policy->RemovePage(lane, index);
   if (judges_.detector != nullptr) judges_.detector->RemovePage(lane, index);

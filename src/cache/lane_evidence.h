@@ -70,6 +70,7 @@ class LaneEvidence {
   void TellExpectation(uint32_t lane, uint32_t n_tokens, uint32_t n_new,
                        const SequencePages& pages, std::span<float> attention,
                        std::span<float> logits);
+  void ExchangeState(StateStream& stream, const SequencePages& pages);
   // Page `index` of the lane leaves.
   void RemovePage(uint32_t lane, uint32_t index);
 

@@ -22,13 +22,15 @@ PagedKvCache::PagedKvCache(const KvShape& shape,
 
 PagedKvCache::~PagedKvCache() = default;
 
+ModelAndMachine PagedKvCache::Given() const {
+  return {.max_seq_tokens = options_.max_seq_tokens,
+          .memory_bytes = options_.memory_bytes,
+          .rotation = options_.rotation};
+}
+
 Result<SequenceId> PagedKvCache::AddSequence(const SequenceOptions& options) {
-  Result<std::unique_ptr<CachedSequence>> sequence =
-      CachedSequence::Create(SequenceId{next_id_}, shape_, *options_.kernels,
-                             {.max_seq_tokens = options_.max_seq_tokens,
-                              .memory_bytes = options_.memory_bytes,
-                              .rotation = options_.rotation},
-                             options);
+  Result<std::unique_ptr<CachedSequence>> sequence = CachedSequence::Create(
+      SequenceId{next_id_}, shape_, *options_.kernels, Given(), options);
   if (!sequence.ok()) return sequence.status();
   return Admit(*std::move(sequence));
 }
@@ -38,6 +40,47 @@ Result<SequenceId> PagedKvCache::ForkSequence(SequenceId parent) {
       Find(parent).Fork(SequenceId{next_id_});
   if (!sequence.ok()) return sequence.status();
   return Admit(*std::move(sequence));
+}
+
+std::vector<uint8_t> PagedKvCache::SaveState(SequenceId id) {
+  return Find(id).SaveState();
+}
+
+SequenceLayout PagedKvCache::Layout(SequenceId id) const {
+  return Find(id).Layout();
+}
+
+void PagedKvCache::CopyPiece(SequenceId id, const ImagePiece& piece,
+                             std::span<uint8_t> out) const {
+  Find(id).CopyPiece(piece, out);
+}
+
+Result<SequenceId> PagedKvCache::RestoreSequence(
+    const SequenceOptions& options, std::span<const uint8_t> state) {
+  Result<std::unique_ptr<CachedSequence>> sequence = CachedSequence::Restore(
+      SequenceId{next_id_}, shape_, *options_.kernels, Given(), options, state);
+  if (!sequence.ok()) return sequence.status();
+  return Admit(*std::move(sequence));
+}
+
+Result<SequenceId> PagedKvCache::RestoreBeginning(
+    const SequenceOptions& options, uint32_t n_tokens) {
+  Result<std::unique_ptr<CachedSequence>> sequence =
+      CachedSequence::RestoreBeginning(SequenceId{next_id_}, shape_,
+                                       *options_.kernels, Given(), options,
+                                       n_tokens);
+  if (!sequence.ok()) return sequence.status();
+  return Admit(*std::move(sequence));
+}
+
+void PagedKvCache::FillPiece(SequenceId id, const SequenceLayout& from,
+                             const ImagePiece& piece,
+                             std::span<const uint8_t> bytes) {
+  Find(id).FillPiece(from, piece, bytes);
+}
+
+void PagedKvCache::FinishRestoring(SequenceId id) {
+  Find(id).FinishRestoring();
 }
 
 SequenceId PagedKvCache::Admit(std::unique_ptr<CachedSequence> sequence) {

@@ -30,11 +30,13 @@
 #include "cache/kv_cache.h"
 #include "cache/page_explanation.h"
 #include "cache/rotation.h"
+#include "cache/sequence_image.h"
 #include "kernels/kernel_table.h"
 
 namespace lkv {
 
 class CachedSequence;
+struct ModelAndMachine;
 
 struct PagedKvCacheOptions {
   // The attention kernels. Required.
@@ -81,6 +83,34 @@ class PagedKvCache final : public KvCache {
               size_t out_stride) override;
   void EndStep(TeamMember& me) override;
 
+  // A sequence outside of the cache (sequence_image.h), all between steps. Its
+  // state, a few percent of the payload: what a sequence needs, beside the
+  // pieces, to go on as if nothing had happened.
+  std::vector<uint8_t> SaveState(SequenceId id);
+  SequenceLayout Layout(SequenceId id) const;
+  // [piece.n_bytes]
+  void CopyPiece(SequenceId id, const ImagePiece& piece,
+                 std::span<uint8_t> out) const;
+
+  // A sequence that goes on from such a state, with the lengths, the budget and
+  // the pinned ranges that it had; the other options are to be those that it
+  // had. All pieces are to be filled in before anything else, different ones by
+  // any threads, then FinishRestoring called. kInvalidArgument: the state does
+  // not fit the options.
+  Result<SequenceId> RestoreSequence(const SequenceOptions& options,
+                                     std::span<const uint8_t> state);
+  // A new sequence that begins with n_tokens tokens of which nothing is known
+  // but keys and values: those of the first pieces of another one, whose
+  // complete_tokens are at least as many. Pieces whose first page is
+  // PagesOf(n_tokens) or more are of no use to it. kInvalidArgument: its budget
+  // does not hold the text that it is admitted for.
+  Result<SequenceId> RestoreBeginning(const SequenceOptions& options,
+                                      uint32_t n_tokens);
+  // `from`: the layout that the piece is cut from.
+  void FillPiece(SequenceId id, const SequenceLayout& from,
+                 const ImagePiece& piece, std::span<const uint8_t> bytes);
+  void FinishRestoring(SequenceId id);
+
   // Why each resident page of a lane is there, in position order; between
   // steps only.
   std::vector<PageExplanation> Explain(SequenceId id, uint32_t layer,
@@ -91,6 +121,7 @@ class PagedKvCache final : public KvCache {
   uint64_t scratch_bytes() const { return attention_.n_bytes(); }
 
  private:
+  ModelAndMachine Given() const;
   CachedSequence& Find(SequenceId id) const;
   // Takes a sequence in and makes the room that its steps need.
   SequenceId Admit(std::unique_ptr<CachedSequence> sequence);

@@ -258,6 +258,24 @@ void SequencePages::Extend(uint32_t n_tokens, uint32_t n_new) {
   CHECK(n_used_ <= options_.capacity_pages);
 }
 
+void SequencePages::ExchangeState(StateStream& stream) {
+  CHECK(!stream.is_reading() || n_used_ == 0);
+  for (uint32_t lane = 0; lane < n_lanes(); ++lane) {
+    tables_[lane].ExchangeState(stream, [&](uint32_t index) -> uint8_t* {
+      if (n_free() == 0) return nullptr;
+      ++n_used_;
+      return TakeFor(lane, index);
+    });
+  }
+}
+
+void SequencePages::FinishContents() {
+  if (options_.n_exact_pages == 0) return;
+  for (uint32_t lane = 0; lane < n_lanes(); ++lane) {
+    if (tables_[lane].n_tokens() >= kPageTokens) SetKeyOffset(lane);
+  }
+}
+
 uint8_t* SequencePages::TakeFor(uint32_t lane, uint32_t index) {
   return index < options_.n_exact_pages ? pools_.exact->Take()
                                         : pools_.rest->TakeFor(lane);

@@ -23,6 +23,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/state_stream.h"
 #include "base/types.h"
 #include "kernels/kernel_table.h"
 #include "lookaheadkv/status.h"
@@ -64,6 +65,13 @@ class SequencePages {
   static uint32_t PagesToOpen(uint32_t n_tokens, uint32_t n_new) {
     return PagesOf(n_tokens + n_new) - PagesOf(n_tokens);
   }
+  // The tables. Reading, into an object without pages, their contents are still
+  // to be written, and FinishContents to be called.
+  void ExchangeState(StateStream& stream);
+  // Works out what is derived from the contents of pages that somebody else has
+  // written.
+  void FinishContents();
+
   // Takes a full page that is not exact out of a lane; unless it is shared, its
   // memory is free at once.
   void Remove(uint32_t lane, uint32_t index);
@@ -99,6 +107,10 @@ class SequencePages {
   // Where new pages come from that are not exact.
   const PagePool& pool() const { return *pools_.rest; }
 
+  // Payload of page `index` of any lane.
+  size_t PageBytes(uint32_t index) const {
+    return shape_.page_bytes(TypeOfSlot(index * kPageTokens));
+  }
   uint8_t* PageOfSlot(uint32_t lane, uint32_t slot) const {
     return tables_[lane].pages()[slot / kPageTokens];
   }

@@ -30,6 +30,10 @@ class ObservedPolicy : public H2oPolicy {
   std::unique_ptr<EvictionPolicy> Clone() const override {
     return std::make_unique<ObservedPolicy>(*this);
   }
+  void ExchangeState(StateStream& stream) override {
+    H2oPolicy::ExchangeState(stream);
+    ExchangeArrays(stream, pages_, birth_pos_);
+  }
   size_t bytes_per_page() const override {
     return H2oPolicy::bytes_per_page() + kPageTokens * sizeof(uint32_t);
   }

@@ -63,6 +63,9 @@ class EmaPredictor {
   void MoveSlots(uint32_t lane, const SlotMoves& moves) {
     average_.MoveSlots(lane, moves);
   }
+  void ExchangeState(StateStream& stream, const LanePages& pages) {
+    ExchangeArrays(stream, pages, average_);
+  }
   // Page `index` of n_pages left the lane.
   void RemovePage(uint32_t lane, uint32_t index, uint32_t n_pages);
 

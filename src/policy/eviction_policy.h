@@ -16,6 +16,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/state_stream.h"
 #include "base/types.h"
 #include "kernels/kernel_table.h"
 #include "lookaheadkv/options.h"
@@ -75,6 +76,10 @@ class EvictionPolicy {
   virtual std::string_view name() const = 0;
   // Another policy in the same state, which goes its own way from here.
   virtual std::unique_ptr<EvictionPolicy> Clone() const = 0;
+  // All that it knows, for one of the same options and number of lanes that has
+  // been told nothing yet; lanes may have other capacities. By default it
+  // cannot leave its process: the stream fails.
+  virtual void ExchangeState(StateStream& stream) { stream.Fail(); }
   // Bytes of state per page of a lane; charged to the budget.
   virtual size_t bytes_per_page() const = 0;
   // Whether half of what stays is chosen by `attention` alone, before `score`

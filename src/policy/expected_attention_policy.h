@@ -18,6 +18,10 @@ class ExpectedAttentionPolicy final : public SlotStatPolicy {
   std::unique_ptr<EvictionPolicy> Clone() const override {
     return std::make_unique<ExpectedAttentionPolicy>(*this);
   }
+  void ExchangeState(StateStream& stream) override {
+    SlotStatPolicy::ExchangeState(stream);
+    ExchangeArrays(stream, pages_, value_norm_);
+  }
   size_t bytes_per_page() const override {
     return SlotStatPolicy::bytes_per_page() + kPageTokens * sizeof(float);
   }

@@ -21,6 +21,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/state_stream.h"
+
 namespace lkv {
 
 class ForecastCheck {
@@ -63,6 +65,16 @@ class ForecastCheck {
   // Takes in what all lanes added since the last call. O(lanes).
   void Decide();
   const Verdict& verdict() const { return verdict_; }
+  // Between steps.
+  void ExchangeState(StateStream& stream) {
+    stream.Exchange(total_.n);
+    stream.Exchange(total_.network);
+    stream.Exchange(total_.average);
+    stream.Exchange(verdict_.uses_network);
+    stream.Exchange(verdict_.n_returns);
+    stream.Exchange(verdict_.network_rank);
+    stream.Exchange(verdict_.average_rank);
+  }
 
  private:
   struct Ranks {

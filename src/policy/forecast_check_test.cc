@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "policy/testing_state.h"
+
 namespace lkv {
 namespace {
 
@@ -47,6 +49,20 @@ TEST_F(ForecastCheckTest, OldReturnsAreOutweighedByNewOnes) {
   EXPECT_NEAR(verdict().network_rank, 0.45, 1e-3);
   EXPECT_NEAR(verdict().average_rank, 0.45, 1e-3);
   EXPECT_EQ(verdict().n_returns, ForecastCheck::kMaxReturns * 3 / 2);
+}
+
+TEST_F(ForecastCheckTest, GoesOnElsewhere) {
+  Add(ForecastCheck::kMaxReturns, 0.2f, 0.7f);
+  ForecastCheck elsewhere(3);
+  MoveState(check_, elsewhere);
+  EXPECT_FALSE(elsewhere.verdict().uses_network);
+  for (ForecastCheck* check : {&check_, &elsewhere}) {
+    check->Add(0, 0.7f, 0.2f);
+    check->Decide();
+  }
+  EXPECT_EQ(elsewhere.verdict().n_returns, verdict().n_returns);
+  EXPECT_EQ(elsewhere.verdict().network_rank, verdict().network_rank);
+  EXPECT_EQ(elsewhere.verdict().average_rank, verdict().average_rank);
 }
 
 TEST_F(ForecastCheckTest, EveryLaneIsSampledOnceAPeriod) {

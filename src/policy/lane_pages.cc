@@ -38,6 +38,14 @@ uint32_t LanePages::slots_in_page(uint32_t lane, uint32_t index) const {
              : std::min(kPageTokens, n_slots_[lane] - first);
 }
 
+void LanePages::ExchangeState(StateStream& stream) {
+  for (uint32_t lane = 0; lane < n_lanes(); ++lane) {
+    stream.ExchangeCount(n_pages_[lane], pages_per_lane_);
+    stream.ExchangeCount(n_slots_[lane], n_pages_[lane] * kPageTokens);
+    first_pos_.ExchangeState(stream, lane, n_pages_[lane]);
+  }
+}
+
 void LanePages::CheckSees(const LaneObservation& observation) const {
   CHECK(observation.n_slots <= n_slots_[observation.lane]);
   if (observation.n_slots == 0) return;

@@ -15,6 +15,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/check.h"
+#include "base/state_stream.h"
 #include "base/types.h"
 #include "policy/eviction_policy.h"
 
@@ -36,6 +37,16 @@ class LaneArray {
   T* of(uint32_t lane) { return values_.data() + lane * lane_stride_; }
   const T* of(uint32_t lane) const {
     return values_.data() + lane * lane_stride_;
+  }
+
+  // The first entries of a lane.
+  void ExchangeState(StateStream& stream, uint32_t lane, uint32_t n_entries) {
+    const std::span<T> entries(of(lane), n_entries);
+    if constexpr (std::is_arithmetic_v<T>) {
+      stream.Exchange(entries);
+    } else {
+      for (T& entry : entries) entry.ExchangeState(stream);
+    }
   }
 
   // Closes the gap that page `index` of n_pages leaves. O(pages behind it).
@@ -90,10 +101,14 @@ class LanePages {
   // Returns how many pages the lane had before, as LaneArray::RemovePage wants.
   uint32_t RemovePage(uint32_t lane, uint32_t index);
 
+  // Comes before that of the arrays kept for its pages.
+  void ExchangeState(StateStream& stream);
+
   // CHECKs that the observation covers slots which exist and are not younger
   // than its query: mass 0 of a slot that was not seen would count as evidence.
   void CheckSees(const LaneObservation& observation) const;
 
+  uint32_t n_lanes() const { return static_cast<uint32_t>(n_pages_.size()); }
   uint32_t n_pages(uint32_t lane) const { return n_pages_[lane]; }
   uint32_t n_slots(uint32_t lane) const { return n_slots_[lane]; }
   uint32_t first_pos(uint32_t lane, uint32_t index) const {
@@ -113,5 +128,14 @@ class LanePages {
   std::vector<uint32_t> n_slots_;  // [n_lanes]
   LaneArray<uint32_t> first_pos_;  // [n_lanes, pages_per_lane]
 };
+
+// Of arrays that have an entry for every slot of `pages`.
+template <typename... T>
+void ExchangeArrays(StateStream& stream, const LanePages& pages,
+                    LaneArray<T>&... arrays) {
+  for (uint32_t lane = 0; lane < pages.n_lanes(); ++lane) {
+    (arrays.ExchangeState(stream, lane, pages.n_slots(lane)), ...);
+  }
+}
 
 }  // namespace lkv

@@ -151,6 +151,19 @@ void LaneSpread::Respread(uint32_t n_tokens, uint32_t total_pages) {
   text_fits_ = text_fits;
 }
 
+void LaneSpread::ExchangeState(StateStream& stream) {
+  stream.Exchange(mass_);
+  stream.Exchange(seen_);
+  for (uint32_t& target : target_) {
+    stream.ExchangeCount(target, options_.pages_per_lane);
+  }
+  stream.Exchange(total_pages_);
+  stream.ExchangeCount(floor_pages_, options_.pages_per_lane);
+  stream.ExchangeCount(cap_pages_, options_.pages_per_lane);
+  stream.Exchange(text_fits_);
+  stream.Exchange(last_respread_tokens_);
+}
+
 // Keeps the shape of the targets above the floor and gives it the new total.
 void LaneSpread::Scale(uint32_t total_pages, uint32_t floor_pages,
                        uint32_t cap_pages) {

@@ -22,6 +22,7 @@
 #include <span>
 #include <vector>
 
+#include "base/state_stream.h"
 #include "lookaheadkv/options.h"
 
 namespace lkv {
@@ -95,6 +96,8 @@ class LaneSpread {
   // Pages that `lane` may hold. Sums to at most total_pages over the
   // participating lanes; for a dense lane 0 (it is not asked).
   uint32_t target_pages(uint32_t lane) const { return target_[lane]; }
+
+  void ExchangeState(StateStream& stream);
 
  private:
   // The participating lanes' part of an array over all lanes.

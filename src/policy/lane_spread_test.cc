@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "policy/testing_state.h"
+
 namespace lkv {
 namespace {
 
@@ -142,6 +144,31 @@ TEST(LaneSpreadTest, SharesFollowMassAboveTheFloor) {
   }
   // Floor: 20 % of the mean of 50 pages; 160 pages by mass.
   EXPECT_EQ(Targets(spread, kLanes), (std::vector<uint32_t>{138, 10, 26, 26}));
+}
+
+TEST(LaneSpreadTest, GoesOnElsewhere) {
+  const LaneSpread::Options options{
+      .n_lanes = 4, .floor_pages = 2, .pages_per_lane = 40};
+  const auto step = [](LaneSpread& spread, uint32_t n_tokens) {
+    for (uint32_t lane = 0; lane < 4; ++lane) {
+      spread.Observe(lane, static_cast<float>(lane * n_tokens % 7) / 8, 16);
+    }
+    // The total falls once.
+    spread.Respread(n_tokens, n_tokens < 1000 ? 60 : 50);
+  };
+  for (uint32_t left = 16; left < 1200; left += 80) {
+    LaneSpread stays(options), elsewhere(options);
+    for (uint32_t n = 16; n <= left; n += 16) step(stays, n);
+    MoveState(stays, elsewhere);
+    for (uint32_t n = left + 16; n < left + 600; n += 16) {
+      step(stays, n);
+      step(elsewhere, n);
+      for (uint32_t lane = 0; lane < 4; ++lane) {
+        ASSERT_EQ(elsewhere.target_pages(lane), stays.target_pages(lane))
+            << left << " " << n;
+      }
+    }
+  }
 }
 
 TEST(LaneSpreadTest, EqualLanesStayEqualWhateverTheirMass) {

@@ -43,6 +43,12 @@ class LookaheadPolicy : public EvictionPolicy {
   std::unique_ptr<EvictionPolicy> Clone() const override {
     return std::make_unique<LookaheadPolicy>(*this);
   }
+  void ExchangeState(StateStream& stream) override {
+    pages_.ExchangeState(stream);
+    history_.ExchangeState(stream, pages_);
+    check_.ExchangeState(stream);
+    ExchangeArrays(stream, pages_, value_stat_);
+  }
   size_t bytes_per_page() const override;
   bool two_stage() const override {
     return score_ == ScoreName::kOutputError && !uses_network();

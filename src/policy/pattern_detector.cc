@@ -33,6 +33,7 @@ double Median(std::span<float> values) {
 PatternDetector::PatternDetector(const Options& options,
                                  const PolicyCapacity& capacity)
     : options_(options),
+      pages_per_lane_(capacity.pages_per_lane),
       n_pages_(capacity.n_lanes),
       averages_(capacity, 1),
       divergence_(capacity.n_lanes, kUnobserved),
@@ -50,6 +51,16 @@ void PatternDetector::AddPage(uint32_t lane) {
 void PatternDetector::RemovePage(uint32_t lane, uint32_t index) {
   CHECK(index < n_pages_[lane]);
   averages_.RemovePage(lane, index, n_pages_[lane]--);
+}
+
+void PatternDetector::ExchangeState(StateStream& stream) {
+  for (uint32_t lane = 0; lane < n_pages_.size(); ++lane) {
+    stream.ExchangeCount(n_pages_[lane], pages_per_lane_);
+    averages_.ExchangeState(stream, lane, n_pages_[lane]);
+  }
+  stream.Exchange(divergence_);
+  stream.Exchange(change_);
+  stream.Exchange(has_change_);
 }
 
 void PatternDetector::Observe(const LaneObservation& observation) {

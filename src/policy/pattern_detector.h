@@ -61,6 +61,8 @@ class PatternDetector {
   // Returns the new change(). O(lanes).
   double Update();
 
+  void ExchangeState(StateStream& stream);
+
   // Smoothed change, nats; 0 before the first lane was evaluated.
   double change() const { return change_; }
 
@@ -69,10 +71,16 @@ class PatternDetector {
   struct PageAverages {
     float fast;
     float slow;
+
+    void ExchangeState(StateStream& stream) {
+      stream.Exchange(fast);
+      stream.Exchange(slow);
+    }
   };
 
   Options options_;
   uint32_t first_lane_;
+  uint32_t pages_per_lane_;
   std::vector<uint32_t> n_pages_;      // [n_lanes]
   LaneArray<PageAverages> averages_;   // [n_lanes, pages_per_lane]
   std::vector<float> divergence_;      // [n_lanes], negative = none

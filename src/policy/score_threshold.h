@@ -14,6 +14,8 @@
 #include <span>
 #include <vector>
 
+#include "base/state_stream.h"
+
 namespace lkv {
 
 class ScoreThreshold {
@@ -37,6 +39,11 @@ class ScoreThreshold {
   // room for all pages. O(pages).
   void Freeze(uint32_t lane, std::span<const float> score,
               std::span<const uint8_t> is_protected, std::span<float> scratch);
+
+  void ExchangeState(StateStream& stream) {
+    stream.Exchange(value_);
+    stream.Exchange(frozen_);
+  }
 
  private:
   double percentile_;

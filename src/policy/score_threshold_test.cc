@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "policy/testing_state.h"
 
 namespace lkv {
 namespace {
@@ -36,6 +39,16 @@ TEST_F(ScoreThresholdTest, ThePercentileOfTheScoresLiesBelow) {
               static_cast<long>(percentile / 100 * 20))
         << percentile;
   }
+}
+
+TEST_F(ScoreThresholdTest, GoesOnElsewhere) {
+  std::vector<float> score(10);
+  std::iota(score.begin(), score.end(), 1.0f);
+  ScoreThreshold threshold(50, 1), elsewhere(50, 1);
+  Freeze(threshold, score);
+  MoveState(threshold, elsewhere);
+  EXPECT_TRUE(elsewhere.frozen(0));
+  EXPECT_EQ(elsewhere.value(0), threshold.value(0));
 }
 
 TEST_F(ScoreThresholdTest, StaysWhereItWasFrozen) {

@@ -52,6 +52,10 @@ class SlotHistory {
   void NetworkInputs(uint32_t lane, uint32_t first_slot, uint32_t n,
                      float* out) const;
   void MoveSlots(uint32_t lane, const SlotMoves& moves);
+  void ExchangeState(StateStream& stream, const LanePages& pages) {
+    average_.ExchangeState(stream, pages);
+    ExchangeArrays(stream, pages, peak_);
+  }
   // Page `index` of n_pages left the lane.
   void RemovePage(uint32_t lane, uint32_t index, uint32_t n_pages);
 

@@ -10,6 +10,10 @@ namespace lkv {
 
 class SlotStatPolicy : public EvictionPolicy {
  public:
+  void ExchangeState(StateStream& stream) override {
+    pages_.ExchangeState(stream);
+    ExchangeArrays(stream, pages_, stat_);
+  }
   size_t bytes_per_page() const override {
     return LanePages::kBytesPerPage + kPageTokens * sizeof(float);
   }

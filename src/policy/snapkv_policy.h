@@ -31,6 +31,11 @@ class SnapKvPolicy : public EvictionPolicy {
   std::unique_ptr<EvictionPolicy> Clone() const override {
     return std::make_unique<SnapKvPolicy>(*this);
   }
+  void ExchangeState(StateStream& stream) override {
+    pages_.ExchangeState(stream);
+    ExchangeArrays(stream, pages_, sums_);
+    stream.Exchange(n_current_);
+  }
   size_t bytes_per_page() const override;
   void AddPage(uint32_t lane, uint32_t first_pos) override;
   void AddSlots(uint32_t lane, uint32_t n, const float* value_norms,
@@ -46,6 +51,11 @@ class SnapKvPolicy : public EvictionPolicy {
   struct SlotSums {
     float current;
     float before;
+
+    void ExchangeState(StateStream& stream) {
+      stream.Exchange(current);
+      stream.Exchange(before);
+    }
   };
   float MeanAttention(uint32_t lane, const SlotSums& sums) const;
 

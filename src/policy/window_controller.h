@@ -20,6 +20,8 @@
 
 #include <cstdint>
 
+#include "base/state_stream.h"
+
 #include "lookaheadkv/options.h"
 #include "policy/window_limits.h"
 
@@ -67,6 +69,14 @@ class WindowController {
   // Tokens wanted resident: the budget during warm-up, then within [min, max];
   // a multiple of the page size unless a limit is not.
   uint32_t window_tokens() const { return window_tokens_; }
+  void ExchangeState(StateStream& stream) {
+    stream.Exchange(window_tokens_);
+    stream.Exchange(n_tokens_);
+    stream.Exchange(last_move_tokens_);
+    stream.Exchange(last_move_change_);
+    stream.Exchange(has_moved_);
+    stream.Exchange(frozen_);
+  }
   // False during warm-up: only the budget itself may force a page out.
   bool may_evict() const { return n_tokens_ >= options_.warmup_tokens; }
   // The configured rule; score_threshold once the hybrid strategy has frozen.

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "policy/testing_state.h"
+
 namespace lkv {
 namespace {
 
@@ -51,6 +53,31 @@ TEST(WindowControllerTest, StartsAtTheMaximumAndShrinksOnlyAfterTwoBases) {
   }
   controller.Update(0, 2049);
   EXPECT_EQ(controller.window_tokens(), 480u);  // 1024 * 0.475, whole pages
+}
+
+TEST(WindowControllerTest, GoesOnElsewhere) {
+  for (const WindowStrategy strategy :
+       {WindowStrategy::kDynamic, WindowStrategy::kHybrid}) {
+    WindowController::Options options = Dynamic();
+    options.strategy = strategy;
+    options.switch_tokens = kLate + 100;
+    options.warmup_tokens = kLate;
+    // Wherever it leaves: dwelling, frozen, warming up.
+    for (uint32_t left = kLate - 10; left < kLate + 200; left += 7) {
+      WindowController stays(options), elsewhere(options);
+      const auto change = [](uint32_t n) { return n % 50 < 25 ? 0.0 : 0.3; };
+      for (uint32_t n = 1; n <= left; ++n) stays.Update(change(n), n);
+      MoveState(stays, elsewhere);
+      EXPECT_EQ(elsewhere.window_tokens(), stays.window_tokens());
+      EXPECT_EQ(elsewhere.may_evict(), stays.may_evict());
+      EXPECT_EQ(elsewhere.rule(), stays.rule());
+      for (uint32_t n = left + 1; n <= left + 100; ++n) {
+        stays.Update(change(n), n);
+        elsewhere.Update(change(n), n);
+        ASSERT_EQ(elsewhere.window_tokens(), stays.window_tokens()) << n;
+      }
+    }
+  }
 }
 
 TEST(WindowControllerTest, GrowsWhenThePatternChanges) {

@@ -1,6 +1,7 @@
 #include "store/cold_pages.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -95,6 +96,33 @@ ColdPages::OpenGroup ColdPages::FirstOpen(uint32_t lane) const {
     group.bodies[i] = bodies_[lane][first] + i * body_bytes_;
   }
   return group;
+}
+
+void ColdPages::ExchangeState(StateStream& stream) {
+  for (uint32_t lane = 0; lane < options_.n_lanes; ++lane) {
+    CHECK(!HasOpen(lane));
+    uint32_t n_groups = n_filled_[lane];
+    stream.ExchangeCount(n_groups, options_.groups_per_lane);
+    while (n_filled_[lane] < n_groups) {
+      Open(lane);
+      Fill(lane);
+    }
+  }
+}
+
+void ColdPages::CopyGroup(uint32_t lane, uint32_t index, uint8_t* to) const {
+  const size_t digest_bytes = DigestBytes(options_.head_dim);
+  std::memcpy(to, digests_[lane][index], digest_bytes);
+  std::memcpy(to + digest_bytes, bodies_[lane][index],
+              kColdGroupPages * body_bytes_);
+}
+
+void ColdPages::SetGroup(uint32_t lane, uint32_t index, const uint8_t* from) {
+  CHECK(index < n_filled_[lane]);
+  const size_t digest_bytes = DigestBytes(options_.head_dim);
+  std::memcpy(digests_[lane][index], from, digest_bytes);
+  std::memcpy(bodies_[lane][index], from + digest_bytes,
+              kColdGroupPages * body_bytes_);
 }
 
 }  // namespace lkv

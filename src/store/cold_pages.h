@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "base/state_stream.h"
 #include "base/types.h"
 #include "kernels/kernel_table.h"
 #include "lookaheadkv/status.h"
@@ -65,6 +66,16 @@ class ColdPages {
   };
   OpenGroup FirstOpen(uint32_t lane) const;
   void Fill(uint32_t lane) { ++n_filled_[lane]; }
+
+  // How many groups each lane has; between steps, when all are filled. Reading,
+  // into an object that has none, their contents are still to be written.
+  void ExchangeState(StateStream& stream);
+  // Digest and bodies of a filled group, as they are: [GroupPayloadBytes].
+  static size_t GroupPayloadBytes(uint32_t head_dim) {
+    return DigestBytes(head_dim) + kColdGroupPages * BodyBytes(head_dim);
+  }
+  void CopyGroup(uint32_t lane, uint32_t index, uint8_t* to) const;
+  void SetGroup(uint32_t lane, uint32_t index, const uint8_t* from);
 
   // Open and filled ones.
   uint32_t n_opened(uint32_t lane) const {

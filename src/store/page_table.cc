@@ -66,6 +66,29 @@ void PageTable::MoveSlots(std::span<const uint32_t> pages,
   }
 }
 
+void PageTable::ExchangeState(
+    StateStream& stream, const std::function<uint8_t*(uint32_t)>& take_page) {
+  CHECK(!stream.is_reading() || pages_.empty());
+  stream.ExchangeCount(n_tokens_, uint64_t{capacity_} * kPageTokens);
+  for (uint32_t i = 0; i < PagesOf(n_tokens_) && stream.ok(); ++i) {
+    if (stream.is_reading()) {
+      pages_.push_back(take_page(i));
+      stream.Require(pages_.back() != nullptr);
+      first_pos_.push_back(0);
+      if (slots_ == Slots::kMovable) {
+        slot_pos_.resize(pages_.size() * kPageTokens);
+      }
+    }
+    stream.Exchange(first_pos_[i]);
+    stream.Require(first_pos_[i] % kPageTokens == 0 ||
+                   first_pos_[i] == kScattered);
+    if (slots_ == Slots::kMovable) {
+      stream.Exchange(
+          std::span(slot_pos_).subspan(i * kPageTokens, kPageTokens));
+    }
+  }
+}
+
 void PageTable::Relocate(uint32_t index, uint8_t* page) {
   CHECK(index < n_pages());
   pages_[index] = page;

@@ -12,9 +12,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
+#include "base/state_stream.h"
 #include "base/types.h"
 
 namespace lkv {
@@ -43,6 +45,10 @@ class PageTable {
   // Marks the next `n` slots as written. Requires that they fit the pages
   // opened; several pages may have been opened before they are filled.
   void AddTokens(uint32_t n);
+  // Its tokens and their positions. Reading, into an empty table,
+  // take_page(index) gives the payload of each page, or nullptr for none.
+  void ExchangeState(StateStream& stream,
+                     const std::function<uint8_t*(uint32_t)>& take_page);
   // Takes a full page out and returns it.
   uint8_t* Remove(uint32_t index);
   // Slot slots[i] of full pages has moved to slot i % kPageTokens of page
