@@ -71,6 +71,13 @@ enum class ActivationPrecision {
   kHigh,  // 16 bit everywhere, attention in f32
 };
 
+// What a session file waits for.
+enum class SessionDurability {
+  kNone,     // nothing: what a crash of the machine spoils is noticed
+  kSession,  // it is on the disk before the program goes on
+  kAlways,   // the same for every turn of a chat
+};
+
 // How much memory a sequence's KV may take.
 struct Budget {
   enum class Kind { kFull, kShare, kTokens, kBytes };
@@ -128,6 +135,17 @@ struct CacheOptions {
   bool tiers = false;
   // Share of the tokens that have left which a decoded token reads in full.
   double attend_share = 0.25;
+
+  // --- sessions -------------------------------------------------------------
+  // The folder; "auto": lookaheadkv/sessions where this user's programs keep
+  // their state.
+  std::string sessions_path = "auto";
+  // On the disk, at most; the sessions used longest ago make room.
+  uint64_t sessions_bytes = uint64_t{8} << 30;
+  SessionDurability sessions_durability = SessionDurability::kSession;
+  uint32_t sessions_keep_days = 0;  // since the last use; 0: for ever
+  // File of 32 bytes that seals sessions; "none": they can be read like text.
+  std::string sessions_key_file = "none";
 
   uint64_t seed = 0;  // of the random policy
 

@@ -97,7 +97,7 @@ Status Sequence::Prefill(std::span<const int32_t> tokens,
   Status status = Read(tokens, progress, cancelled);
   if (!status.ok() || !state_->cut.has_value()) return status;
   const Stopwatch watch;
-  status = CutDown(tokens, cancelled);
+  status = CutDown(cancelled);
   state_->times.prefill_s += watch.Seconds();
   state_->broken = !status.ok();
   return status;
@@ -107,7 +107,7 @@ Status Sequence::Read(std::span<const int32_t> tokens,
                       const std::function<void(uint32_t)>& progress,
                       const std::function<bool()>& cancelled) {
   CHECK(!tokens.empty() && !state_->broken);
-  CHECK(tokens.size() <= state_->max_tokens - state_->n_tokens);
+  CHECK(tokens.size() <= state_->max_tokens - n_tokens());
   Engine::State& engine = *state_->engine;
   if (Status s = engine.CheckUsable(); !s.ok()) return s;
   // It is asked within a step, when the sequence cannot be used.
@@ -128,7 +128,7 @@ Status Sequence::Read(std::span<const int32_t> tokens,
     engine.entries.assign(1, {state_->id, n});
     engine.positions.resize(n);
     for (uint32_t i = 0; i < n; ++i) {
-      engine.positions[i] = state_->n_tokens + i;
+      engine.positions[i] = n_tokens() + i;
     }
     engine.logit_rows.clear();
     if (last) engine.logit_rows.push_back(n - 1);
@@ -145,7 +145,8 @@ Status Sequence::Read(std::span<const int32_t> tokens,
       state_->broken = true;
       return status;
     }
-    state_->n_tokens += n;
+    const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(done);
+    state_->tokens.insert(state_->tokens.end(), begin, begin + n);
     done += n;
     state_->times.prefill_tokens += n;
     if (progress) progress(static_cast<uint32_t>(done));
@@ -162,7 +163,9 @@ std::span<const float> Sequence::logits() const { return state_->logits; }
 
 Status Sequence::CheckWhole() const { return state_->CheckWhole(); }
 
-uint32_t Sequence::n_tokens() const { return state_->n_tokens; }
+std::span<const int32_t> Sequence::tokens() const { return state_->tokens; }
+
+uint32_t Sequence::n_tokens() const { return state_->n_tokens(); }
 
 uint32_t Sequence::max_tokens() const { return state_->max_tokens; }
 
@@ -221,6 +224,15 @@ void Engine::SetObserver(AttentionObserver* observer) {
   state_->SetCacheObserver(observer);
 }
 
+void Sequence::State::Begin(const SequenceOptions& options) {
+  text_tokens = options.prompt_tokens + options.max_new_tokens;
+  max_tokens = std::max(text_tokens, options.max_tokens);
+  logits.resize(engine->executor->architecture().vocab_size);
+  tokens.reserve(text_tokens);
+  times.step_us.reserve(
+      std::min<size_t>(options.max_new_tokens, kReservedSteps));
+}
+
 Status Sequence::State::CheckWhole() const {
   if (!broken) return Status();
   return InvalidArgument(
@@ -262,13 +274,9 @@ Result<std::unique_ptr<Sequence>> Engine::Start(
         if (!admission.ok()) return admission.status();
         auto state = std::make_unique<Sequence::State>();
         state->engine = state_.get();
-        state->text_tokens = options.prompt_tokens + options.max_new_tokens;
-        state->max_tokens =
-            std::max(state->text_tokens, admission->options.max_tokens);
+        state->Begin(admission->options);
+        state->asked = options.cache;
         state->cut = std::move(admission->cut);
-        state->logits.resize(architecture().vocab_size);
-        state->times.step_us.reserve(
-            std::min<size_t>(options.max_new_tokens, kReservedSteps));
         return Admit(std::move(state), [&] {
           return state_->cache->AddSequence(admission->options);
         });
@@ -333,9 +341,9 @@ Status Engine::DecodeBatch(State& engine, std::span<Sequence* const> sequences,
   for (size_t i = 0; i < n; ++i) {
     const Sequence::State& sequence = *sequences[i]->state_;
     CHECK(sequence.engine == &engine && !sequence.broken);
-    CHECK(sequence.n_tokens < sequence.max_tokens);
+    CHECK(sequence.n_tokens() < sequence.max_tokens);
     engine.entries[i] = {sequence.id, 1};
-    engine.positions[i] = sequence.n_tokens;
+    engine.positions[i] = sequence.n_tokens();
     engine.logit_rows[i] = static_cast<uint32_t>(i);
   }
   // One sequence takes its logits straight from the kernel; several get them
@@ -363,7 +371,7 @@ Status Engine::DecodeBatch(State& engine, std::span<Sequence* const> sequences,
       sequence.broken = true;
       continue;
     }
-    ++sequence.n_tokens;
+    sequence.tokens.push_back(tokens[i]);
     sequence.times.step_us.push_back(static_cast<float>(step_us));
     sequence.times.decode_us += step_us;
     sequence.times.policy_us += policy_us;
@@ -417,12 +425,17 @@ Status Engine::AdmitTurn(Sequence& sequence, const Turn& turn) {
       !s.ok()) {
     return s;
   }
-  const uint32_t text_tokens = std::exchange(
-      state.text_tokens, std::max(state.text_tokens, state.n_tokens + n_prompt +
-                                                         turn.max_new_tokens));
+  const uint32_t text_tokens =
+      std::exchange(state.text_tokens,
+                    std::max(state.text_tokens, state.n_tokens() + n_prompt +
+                                                    turn.max_new_tokens));
   Status status = state_->CheckSequencesFit();
-  if (!status.ok()) state.text_tokens = text_tokens;
-  return status;
+  if (!status.ok()) {
+    state.text_tokens = text_tokens;
+    return status;
+  }
+  state.tokens.reserve(state.text_tokens);
+  return {};
 }
 
 Result<Generation> Engine::RunTurn(

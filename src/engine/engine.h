@@ -76,6 +76,8 @@ class Sequence {
   Status ShrinkBudget(const Budget& budget, uint32_t room_tokens);
   // [vocab_size], of the newest token; zeros before the first.
   std::span<const float> logits() const;
+  // What it has read and been given, by position.
+  std::span<const int32_t> tokens() const;
   uint32_t n_tokens() const;
   // kInvalidArgument once it was stopped within a step: it takes no more
   // tokens.
@@ -92,14 +94,14 @@ class Sequence {
 
  private:
   friend class Engine;
+  friend class Sessions;
   struct State;
   // Prefill without what follows a prompt.
   Status Read(std::span<const int32_t> tokens,
               const std::function<void(uint32_t)>& progress,
               const std::function<bool()>& cancelled);
-  // `prompt` was read whole.
-  Status CutDown(std::span<const int32_t> prompt,
-                 const std::function<bool()>& cancelled);
+  // What it has read is its prompt, and was read whole.
+  Status CutDown(const std::function<bool()>& cancelled);
   explicit Sequence(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
@@ -210,6 +212,7 @@ class Engine {
 
  private:
   friend class Sequence;
+  friend class Sessions;
   // Completes `state` with what add_to_cache returns.
   static Result<std::unique_ptr<Sequence>> Admit(
       std::unique_ptr<Sequence::State> state,

@@ -14,6 +14,7 @@
 #include "engine/predictors.h"
 #include "model/executor.h"
 #include "policy/repeat_policy.h"
+#include "session/fingerprint.h"
 #include "text/tokenizer.h"
 
 namespace lkv {
@@ -36,7 +37,8 @@ struct Admission {
 struct Sequence::State {
   Engine::State* engine = nullptr;
   SequenceId id{};
-  uint32_t n_tokens = 0;
+  CacheOptions asked;           // before anything of it was settled
+  std::vector<int32_t> tokens;  // by position
   uint32_t max_tokens = 0;
   uint32_t text_tokens = 0;       // announced so far
   bool broken = false;            // the cache holds half a step: no more tokens
@@ -45,6 +47,9 @@ struct Sequence::State {
   std::vector<float> logits;      // [vocab_size]
   StepTimes times;
 
+  uint32_t n_tokens() const { return static_cast<uint32_t>(tokens.size()); }
+  // Lengths, and the room for them.
+  void Begin(const SequenceOptions& options);
   Status CheckWhole() const;  // kInvalidArgument when broken
 };
 
@@ -58,6 +63,9 @@ struct Engine::State {
   uint32_t ctx_tokens = 0;          // longest sequence
   std::vector<int32_t> end_tokens;  // all that end a text
   std::string model_fingerprint;
+  // What keys and values depend on: a sequence of another engine is of use
+  // here if its own are the same.
+  Fingerprint kv_fingerprint;
   std::vector<std::string> weight_notes;
   std::vector<Sequence::State*> sequences;  // that live
 

@@ -81,18 +81,16 @@ Status Engine::State::PrepareCut(Admission& admission) {
   return {};
 }
 
-Status Sequence::CutDown(std::span<const int32_t> prompt,
-                         const std::function<bool()>& cancelled) {
+Status Sequence::CutDown(const std::function<bool()>& cancelled) {
   const PromptCut cut = *std::exchange(state_->cut, std::nullopt);
   return CatchRefusedMemory("sequence", [&]() -> Status {
     if (cut.reread != nullptr) {
       Engine::State& engine = *state_->engine;
       Result<std::unique_ptr<Sequence>> fork = Engine::Fork(engine, *this);
       if (!fork.ok()) return fork.status();
-      *cut.reread = RereadScores(engine.cache->shape().n_lanes(),
-                                 static_cast<uint32_t>(prompt.size()));
+      *cut.reread = RereadScores(engine.cache->shape().n_lanes(), n_tokens());
       Status status =
-          Engine::Reread(engine, **fork, prompt, *cut.reread, cancelled);
+          Engine::Reread(engine, **fork, tokens(), *cut.reread, cancelled);
       // The fork holds the prompt, shared, and its second reading.
       state_->reread_bytes_max = (*fork)->stats().resident_bytes_max;
       if (!status.ok()) return status;
@@ -114,7 +112,7 @@ Status Engine::Reread(State& engine, Sequence& sequence,
   const auto n_tokens = static_cast<uint32_t>(text.size());
   Status status = engine.cache->AnnounceTurn(state.id, n_tokens, 0);
   if (!status.ok()) return status;
-  state.text_tokens = std::max(state.text_tokens, state.n_tokens + n_tokens);
+  state.text_tokens = std::max(state.text_tokens, state.n_tokens() + n_tokens);
   if (status = engine.CheckSequencesFit(); !status.ok()) return status;
   RereadObserver observer(engine.cache->shape(), scores);
   // Also where memory runs out: nobody may be told of attention by a step to

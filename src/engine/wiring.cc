@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -77,6 +78,58 @@ Result<uint32_t> ChooseThreads(const EngineOptions& options) {
   return ThreadTeam::DefaultThreads();
 }
 
+// "Q4_1 x 210, f32 x 61"
+std::string QuantisationOf(const GgufFile& file) {
+  std::map<std::string, uint32_t> n_of_type;
+  for (const GgufTensor& tensor : file.tensors()) {
+    ++n_of_type[GgufTypeName(tensor.raw_type)];
+  }
+  std::string text;
+  for (const auto& [type, n] : n_of_type) {
+    if (!text.empty()) text += ", ";
+    text += type;
+    text += " x ";
+    text += std::to_string(n);
+  }
+  return text;
+}
+
+std::string RopeText(const RopeOptions& rope) {
+  std::string text =
+      rope.order == RopeOrder::kNormal ? "neighbours turn" : "halves turn";
+  for (const float value :
+       {static_cast<float>(rope.n_rotated), static_cast<float>(rope.scaling),
+        rope.frequency_base, rope.factor,
+        static_cast<float>(rope.original_context), rope.attention_factor,
+        rope.yarn_beta_fast, rope.yarn_beta_slow}) {
+    text += ' ';
+    text += std::to_string(value);
+  }
+  for (const float factor : rope.frequency_factors) {
+    text += ' ';
+    text += std::to_string(factor);
+  }
+  return text;
+}
+
+// The KV type is the sequence's business.
+Fingerprint KvFingerprint(const GgufFile& file,
+                          const Architecture& architecture,
+                          ActivationPrecision activations) {
+  const KvShape shape = architecture.kv_shape();
+  Fingerprint print;
+  print.Set("activations",
+            activations == ActivationPrecision::kHigh ? "high" : "auto");
+  print.Set("format", "pages of 16 tokens, 1");
+  print.Set("head_dim", std::to_string(shape.head_dim));
+  print.Set("kv_heads", std::to_string(shape.n_kv_heads));
+  print.Set("layers", std::to_string(shape.n_layers));
+  print.Set("quantisation", QuantisationOf(file));
+  print.Set("rope", RopeText(architecture.rope));
+  print.Set("weights", file.Fingerprint());
+  return print;
+}
+
 Status CheckVocabulary(const std::string& path,
                        const Architecture& architecture,
                        const Tokenizer& tokenizer) {
@@ -126,6 +179,8 @@ Result<std::unique_ptr<Engine::State>> Load(const EngineOptions& options) {
   auto state = std::make_unique<Engine::State>();
   state->ctx_tokens = *ctx_tokens;
   state->model_fingerprint = (*file)->Fingerprint();
+  state->kv_fingerprint =
+      KvFingerprint(**file, *architecture, options.activations);
   state->predictors = std::make_unique<Predictors>(
       state->model_fingerprint, architecture->kv_shape().n_lanes());
   state->team = *std::move(team);

@@ -34,6 +34,10 @@ constexpr std::array kSpreads =
     std::to_array<Words>({"auto", "equal", "mass", "score"});
 constexpr std::array kReadings = std::to_array<Words>({"budget", "whole"});
 constexpr std::array kUnits = std::to_array<Words>({"page", "repack"});
+constexpr std::array kDurabilities =
+    std::to_array<Words>({"none", "session", "always"});
+constexpr std::array kAutoPath = std::to_array<Words>({"auto"});
+constexpr std::array kNoPath = std::to_array<Words>({"none"});
 constexpr std::array kPresets =
     std::to_array<Words>({"none", "chat", "code", "long_document", "agent"});
 
@@ -220,6 +224,31 @@ std::vector<OptionKey> MakeTable() {
                   "reads in full",
                   "chosen for each query from the upper two bits of the "
                   "copies' keys")),
+      Among(kAutoPath,
+            Key("sessions.path", "", PathField{&O::sessions_path},
+                "Folder in which sessions are kept",
+                "auto: lookaheadkv/sessions in $XDG_STATE_HOME, or in "
+                "~/.local/state; made with mode 0700")),
+      Between(1 << 20, 1ull << 50,
+              Key("sessions.bytes", "", BytesField{&O::sessions_bytes},
+                  "Most disk space of that folder",
+                  "the sessions used longest ago make room; 1 GiB of the disk "
+                  "stays free")),
+      Among(kDurabilities,
+            Key("sessions.durability", "", Choice<&O::sessions_durability>(),
+                "What saving a session waits for",
+                "none: nothing, a crash of the machine may spoil it, which is "
+                "noticed; session: the disk; always: the disk, and a chat is "
+                "saved after every turn")),
+      Between(0, 36500,
+              Key("sessions.keep_days", "days", &O::sessions_keep_days,
+                  "Days without use after which a session is removed",
+                  "0: it is kept until space is needed")),
+      Among(kNoPath,
+            Key("sessions.key_file", "", PathField{&O::sessions_key_file},
+                "File of 32 random bytes, mode 0600, that seals sessions",
+                "AES-256-GCM; none: whoever may read the files can read the "
+                "texts")),
       Between(0, 4294967295.0,
               Key("seed", "", &O::seed,
                   "Seed of sampling and of the random policy")),
@@ -287,6 +316,23 @@ struct FieldReader {
     options->*field.value = text;
     return {};
   }
+  Status operator()(const PathField& field) const {
+    if (text.empty() || text.find('\0') != text.npos) {
+      return BadValue(key, text);
+    }
+    options->*field.value = text;
+    return {};
+  }
+  Status operator()(const BytesField& field) const {
+    const auto budget = ParseBudget(text);
+    if (!budget.ok() || budget->kind != Budget::Kind::kBytes) {
+      return BadValue(key, text);
+    }
+    const auto n_bytes = static_cast<double>(budget->amount);
+    if (n_bytes < key.min || n_bytes > key.max) return BadValue(key, text);
+    options->*field.n_bytes = budget->amount;
+    return {};
+  }
   Status operator()(bool CacheOptions::*field) const {
     if (text != "true" && text != "false") return BadValue(key, text);
     options->*field = text == "true";
@@ -330,6 +376,13 @@ struct FieldWriter {
   }
   std::string operator()(const FileField& field) const {
     return options.*field.value;
+  }
+  std::string operator()(const PathField& field) const {
+    return options.*field.value;
+  }
+  std::string operator()(const BytesField& field) const {
+    return FormatBudget(
+        {.kind = Budget::Kind::kBytes, .amount = options.*field.n_bytes});
   }
   std::string operator()(bool CacheOptions::*field) const {
     return options.*field ? "true" : "false";
@@ -396,6 +449,7 @@ std::string AllowedValues(const OptionKey& key) {
     if (std::holds_alternative<FileField>(key.field)) {
       list += " | a path ending in " + std::string(kPredictorSuffix);
     }
+    if (std::holds_alternative<PathField>(key.field)) list += " | a path";
     return list;
   }
   if (std::holds_alternative<bool CacheOptions::*>(key.field)) {
@@ -403,6 +457,13 @@ std::string AllowedValues(const OptionKey& key) {
   }
   if (std::holds_alternative<Budget CacheOptions::*>(key.field)) {
     return std::string(kBudgetForms);
+  }
+  if (std::holds_alternative<BytesField>(key.field)) {
+    const auto text = [](double n) {
+      return FormatBudget(
+          {.kind = Budget::Kind::kBytes, .amount = static_cast<uint64_t>(n)});
+    };
+    return text(key.min) + " .. " + text(key.max);
   }
   const std::string range =
       FormatNumber(key.min) + " .. " + FormatNumber(key.max);

@@ -36,12 +36,23 @@ struct FileField {
   std::string CacheOptions::*value;
 };
 
+// One of the key's choices, or the path of a file or folder.
+struct PathField {
+  std::string CacheOptions::*value;
+};
+
+// A number of bytes, with a unit.
+struct BytesField {
+  uint64_t CacheOptions::*n_bytes;
+};
+
 // Where a key's value lives. std::monostate: nowhere, the key only chooses
 // among names and sets others (preset).
 using OptionField =
-    std::variant<std::monostate, ChoiceField, FileField, bool CacheOptions::*,
-                 uint32_t CacheOptions::*, uint64_t CacheOptions::*,
-                 double CacheOptions::*, TokensField, Budget CacheOptions::*>;
+    std::variant<std::monostate, ChoiceField, FileField, PathField, BytesField,
+                 bool CacheOptions::*, uint32_t CacheOptions::*,
+                 uint64_t CacheOptions::*, double CacheOptions::*, TokensField,
+                 Budget CacheOptions::*>;
 
 struct OptionKey {
   std::string_view name;  // as in YAML; a dot before the key of a group

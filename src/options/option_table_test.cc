@@ -79,6 +79,8 @@ TEST(OptionTableTest, ChoicesMeanTheEnumeratorsOfTheirName) {
   EXPECT_EQ(options.change_metric, ChangeMetric::kKullbackLeibler);
   set("kv_type", "bf16");
   EXPECT_EQ(options.kv_type, KvTypeName::kBF16);
+  set("sessions.durability", "always");
+  EXPECT_EQ(options.sessions_durability, SessionDurability::kAlways);
   set("lane_spread", "mass");
   EXPECT_EQ(options.lane_spread, LaneSpreadMode::kMass);
 }
@@ -98,6 +100,24 @@ TEST(OptionTableTest, NumbersAreTakenOnlyInsideTheirRange) {
   for (const char* bad : {"nan", "inf", "-0.1", "1.01", "1e400", "0.9x"}) {
     EXPECT_FALSE(SetOption(decay, bad, &options).ok()) << bad;
   }
+}
+
+TEST(OptionTableTest, PathsAndBytesAreTakenAsTheyAreWritten) {
+  CacheOptions options;
+  const OptionKey& path = *FindOption("sessions.path");
+  ASSERT_TRUE(SetOption(path, "/a/b c", &options).ok());
+  EXPECT_EQ(options.sessions_path, "/a/b c");
+  EXPECT_FALSE(SetOption(path, "", &options).ok());
+  EXPECT_FALSE(SetOption(path, std::string_view("a\0b", 3), &options).ok());
+  EXPECT_EQ(AllowedValues(path), "auto | a path");
+  const OptionKey& bytes = *FindOption("sessions.bytes");
+  ASSERT_TRUE(SetOption(bytes, "512MiB", &options).ok());
+  EXPECT_EQ(options.sessions_bytes, uint64_t{512} << 20);
+  EXPECT_EQ(FormatOption(bytes, options), "512MiB");
+  for (const char* bad : {"512", "25%", "full", "1KiB", "2000TiB", ""}) {
+    EXPECT_FALSE(SetOption(bytes, bad, &options).ok()) << bad;
+  }
+  EXPECT_EQ(AllowedValues(bytes), "1MiB .. 1024TiB");
 }
 
 TEST(OptionTableTest, AutoIsTakenWhereOfferedAndANumberEndsIt) {

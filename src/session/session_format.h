@@ -90,7 +90,7 @@ struct SessionText {
   std::vector<Digest> chain;  // [tokens / 64]
 };
 
-struct LaneRange {
+struct BlockLanes {
   uint32_t begin = 0;
   uint32_t end = 0;
 };
@@ -101,7 +101,7 @@ struct BlockInfo {
   uint32_t codec = 0;    // 0: stored as it is
   uint64_t n_bytes = 0;  // before the codec
   PositionRange positions;
-  LaneRange lanes;
+  BlockLanes lanes;
 };
 
 struct BlockEntry {
