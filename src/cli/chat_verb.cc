@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "cli/cache_map.h"
 #include "cli/generation_report.h"
 #include "cli/line_reader.h"
+#include "cli/number_text.h"
 #include "cli/open_engine.h"
 
 namespace lkv::cli {
@@ -21,7 +23,7 @@ namespace {
 constexpr std::string_view kHelp =
     "  /stats      what the conversation has cost so far\n"
     "  /explain    what the cache keeps of it, and why\n"
-    "  /save FILE  write it to a file\n"
+    "  /save FILE  write it to a file; without FILE, keep the session now\n"
     "  /help       this\n"
     "  /quit       leave, as does Ctrl-D\n"
     "Ctrl-C stops a reply; at the prompt it leaves.\n";
@@ -44,10 +46,15 @@ Status Save(const std::vector<ChatMessage>& messages, const std::string& path) {
 // Reads lines and answers them until there are no more.
 class ChatLoop {
  public:
-  ChatLoop(const Engine& engine, Conversation& conversation, Output& out,
+  // session: empty, or the name under which the chat is kept when it is over
+  // and, if keeps_turns, after every turn.
+  ChatLoop(const Engine& engine, Conversation& conversation,
+           const std::string& session, bool keeps_turns, Output& out,
            Interrupt& interrupt)
       : engine_(engine),
         conversation_(conversation),
+        session_(session),
+        keeps_turns_(keeps_turns),
         out_(out),
         interrupt_(interrupt),
         at_terminal_(StdinIsTerminal()) {}
@@ -80,10 +87,48 @@ class ChatLoop {
     }
     if (at_terminal_) std::fputs("\n", stderr);
     PrintStats();
+    Keep();
     return *code_;
   }
 
  private:
+  // Keeps the session, if there is anything new of it.
+  void Keep() {
+    if (session_.empty() || !has_news_) return;
+    const auto saved = conversation_.Save(session_);
+    if (!saved.ok()) {
+      PrintError(saved.status().message());
+      code_ = ExitCode::kFailed;
+      return;
+    }
+    has_news_ = false;
+    std::fputs(("session " + Quoted(session_) + " kept: " +
+                FormatCount(conversation_.messages().size(), "message") + ", " +
+                FormatCount(saved->n_tokens, "token") + ", " +
+                FormatBytes(saved->n_bytes) + " in " +
+                FormatSeconds(saved->seconds) + "\n")
+                   .c_str(),
+               stderr);
+  }
+
+  // Says what came of the session when the cache was filled from it.
+  void RemarkOnBeginning() const {
+    const Sessions::Beginning& beginning = conversation_.beginning();
+    if (beginning.cached_tokens > 0) {
+      std::fputs((FormatCount(beginning.cached_tokens, "token") + " of " +
+                  Quoted(beginning.session) + " in " +
+                  FormatSeconds(beginning.seconds) + ", nothing of it read\n")
+                     .c_str(),
+                 stderr);
+    } else if (conversation_.messages().size() > 1 && !beginning.miss.empty()) {
+      std::fputs(
+          ("the chat is read anew: " + beginning.miss +
+           (beginning.detail.empty() ? "" : ", " + beginning.detail) + "\n")
+              .c_str(),
+          stderr);
+    }
+  }
+
   void Leave() { code_ = refused_ ? ExitCode::kWrongUse : ExitCode::kDone; }
 
   // Says why a line gets no answer. A person has seen it and asks again; a
@@ -105,6 +150,9 @@ class ChatLoop {
       PrintStats();
     } else if (line == "/explain") {
       Explain();
+    } else if (line == "/save" && !session_.empty()) {
+      if (!has_news_) PrintError("/save: nothing is new; say something");
+      Keep();
     } else if (line == "/save" || line.starts_with("/save ")) {
       const std::string path = line.size() > 6 ? line.substr(6) : "";
       if (Status s = Save(conversation_.messages(), path); !s.ok()) {
@@ -123,6 +171,7 @@ class ChatLoop {
                      progress.Erase();
                      NoticeRaisedBudget(asked,
                                         engine_.architecture().kv_shape(), got);
+                     if (!session_.empty()) RemarkOnBeginning();
                    },
                .on_text =
                    [&](std::string_view text) {
@@ -143,6 +192,8 @@ class ChatLoop {
       return;
     }
     last_ = std::move(*reply);
+    has_news_ = conversation_.sequence() != nullptr;
+    if (keeps_turns_) Keep();
     if (!out_.Write("\n\n")) {
       last_.reset();  // nobody reads any more
       code_ = ExitCode::kFailed;
@@ -179,6 +230,9 @@ class ChatLoop {
 
   const Engine& engine_;
   Conversation& conversation_;
+  const std::string session_;
+  const bool keeps_turns_;
+  bool has_news_ = false;  // since the session was kept last
   Output& out_;
   Interrupt& interrupt_;
   const bool at_terminal_;
@@ -201,6 +255,11 @@ void ChatVerb::AddTo(CLI::App& app) {
       ->check(WholeNumber(1, 1u << 24));
   config_.AddTo(*verb, ConfigArguments::Offer::kAll);
   sampler_.AddTo(*verb);
+  verb->add_option("--session", session_,
+                   "Go on with the chat of this name, if there is one, and "
+                   "keep it when leaving")
+      ->type_name("NAME")
+      ->check(NamesSomething());
   verb->footer(
       "The conversation may grow to --ctx, by default the length the model "
       "was\n"
@@ -213,7 +272,8 @@ void ChatVerb::AddTo(CLI::App& app) {
       "code is 2.\n\n"
       "Example:\n"
       "  lkv chat --budget 25% --system 'Answer briefly.'\n"
-      "  printf 'Hello.\\nWhat did I say?\\n' | lkv chat");
+      "  printf 'Hello.\\nWhat did I say?\\n' | lkv chat\n"
+      "  lkv chat --session work   # tomorrow again");
 }
 
 ExitCode ChatVerb::Run(Output& out, Interrupt& interrupt) const {
@@ -223,6 +283,12 @@ ExitCode ChatVerb::Run(Output& out, Interrupt& interrupt) const {
   if (!sampler.ok()) return out.Fail(sampler.status());
   const auto options = model_.ToEngineOptions();
   if (!options.ok()) return out.Fail(options.status());
+  std::unique_ptr<Sessions> sessions;
+  if (!session_.empty()) {
+    auto opened = Sessions::Open(configuration->cache());
+    if (!opened.ok()) return out.Fail(opened.status());
+    sessions = *std::move(opened);
+  }
   const auto engine = OpenEngine(*options, interrupt);
   if (!engine.ok()) return out.Fail(engine.status());
 
@@ -240,9 +306,23 @@ ExitCode ChatVerb::Run(Output& out, Interrupt& interrupt) const {
           ? options->ctx_tokens
           : (*engine)->architecture().trained_context_tokens;
   conversation.max_reply_tokens = max_reply_tokens_;
+  conversation.sessions = sessions.get();
   Conversation talk(**engine, std::move(conversation));
   if (Status s = talk.Check(); !s.ok()) return out.Fail(s);
-  return ChatLoop(**engine, talk, out, interrupt).Run();
+  if (sessions != nullptr) {
+    const auto restored = talk.Restore(session_);
+    if (!restored.ok()) return out.Fail(restored.status());
+    if (*restored) {
+      std::fputs(("session " + Quoted(session_) + " goes on: " +
+                  FormatCount(talk.messages().size(), "message") + ", " +
+                  FormatCount(talk.tokens().size(), "token") + "\n")
+                     .c_str(),
+                 stderr);
+    }
+  }
+  const bool keeps_turns =
+      configuration->cache().sessions_durability == SessionDurability::kAlways;
+  return ChatLoop(**engine, talk, session_, keeps_turns, out, interrupt).Run();
 }
 
 }  // namespace lkv::cli

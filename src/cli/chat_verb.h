@@ -24,6 +24,7 @@ class ChatVerb {
   ConfigArguments config_;
   SamplerArguments sampler_;
   std::string system_;
+  std::string session_;  // empty: none
   uint32_t max_reply_tokens_ = 512;
 };
 

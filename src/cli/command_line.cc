@@ -18,6 +18,7 @@
 #include "cli/output.h"
 #include "cli/parse_error.h"
 #include "cli/run_verb.h"
+#include "cli/session_verb.h"
 #include "cli/trace_verb.h"
 #include "cli/train_verb.h"
 #include "cli/tune_verb.h"
@@ -67,6 +68,7 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
   TraceVerb trace;
   TrainVerb train;
   TuneVerb tune;
+  SessionVerb session;
   ConfigVerb config;
   run.AddTo(app);
   chat.AddTo(app);
@@ -76,6 +78,7 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
   trace.AddTo(app);
   train.AddTo(app);
   tune.AddTo(app);
+  session.AddTo(app);
   config.AddTo(app);
   RefuseValuesOfFlags(app);
 
@@ -103,6 +106,7 @@ ExitCode RunCommandLine(int argc, const char* const* argv) {
     if (app.got_subcommand("trace")) return trace.Run(out, interrupt);
     if (app.got_subcommand("train")) return train.Run(out, interrupt);
     if (app.got_subcommand("tune")) return tune.Run(out, interrupt);
+    if (app.got_subcommand("session")) return session.Run(out);
     return config.Run(out);
   };
   // The engine reports a lack of memory as a Status; a verb's own arrays and

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
+#include "base/printable_text.h"
+#include "cli/transcript.h"
 #include "engine/admission.h"
+#include "session/token_chain.h"
 #include "text/chat_turn.h"
 
 namespace lkv::cli {
@@ -49,16 +53,84 @@ Status Conversation::Check() const {
   return Sampler::Create(engine_.tokenizer(), options_.sampler).status();
 }
 
-// Admits a sequence for the messages so far and gives all their tokens.
 Result<std::vector<int32_t>> Conversation::BeginSequence(const Hooks& hooks) {
   auto admission = PrepareAdmission(messages_, hooks.cancelled);
   if (!admission.ok()) return admission.status();
-  tokens_.clear();
-  auto sequence = engine_.Start(admission->options);
-  if (!sequence.ok()) return sequence.status();
-  sequence_ = std::move(*sequence);
-  if (hooks.on_begin) hooks.on_begin(admission->options, sequence_->stats());
-  return std::move(admission->tokens);
+  SequenceOptions& options = admission->options;
+  std::vector<int32_t> text = std::move(admission->tokens);
+  if (!tokens_.empty()) {
+    // The same tokens as before: those of a reply are not always what its text
+    // comes to. Pinned are places of the text as it would be otherwise.
+    auto turn =
+        TokenizeNextTurn(engine_.tokenizer(), messages_, hooks.cancelled);
+    if (!turn.ok()) return turn.status();
+    std::vector<int32_t> exact = tokens_;
+    exact.insert(exact.end(), turn->begin(), turn->end());
+    const uint32_t n_equal = CommonTokens(exact, text);
+    std::erase_if(options.pinned, [&](const PositionRange& range) {
+      return range.end > n_equal;
+    });
+    text = std::move(exact);
+    options.prompt_tokens = static_cast<uint32_t>(
+        std::min<size_t>(options_.max_tokens, text.size()));
+    options.max_new_tokens = std::min(
+        options_.max_reply_tokens, options_.max_tokens - options.prompt_tokens);
+  }
+  if (options_.sessions != nullptr) {
+    auto beginning = options_.sessions->Begin(engine_, options, text, session_);
+    if (!beginning.ok()) return beginning.status();
+    sequence_ = std::move(beginning->sequence);
+    beginning_ = *std::move(beginning);
+  } else {
+    auto sequence = engine_.Start(options);
+    if (!sequence.ok()) return sequence.status();
+    sequence_ = *std::move(sequence);
+  }
+  if (hooks.on_begin) hooks.on_begin(options, sequence_->stats());
+  return std::vector<int32_t>(
+      text.begin() + static_cast<std::ptrdiff_t>(tokens_.size()), text.end());
+}
+
+Result<bool> Conversation::Restore(const std::string& name) {
+  CHECK(options_.sessions != nullptr && messages_.empty());
+  auto note = options_.sessions->ReadNote(name);
+  if (note.status().code() == StatusCode::kNotFound) return false;
+  if (!note.ok()) return note.status();
+  const std::string session = "session " + Quoted(name);
+  auto transcript = ReadTranscript(note->note);
+  if (!transcript) {
+    return InvalidArgument(session +
+                           ": was not kept by a chat; choose another name");
+  }
+  if (!options_.system.empty() && options_.system != transcript->system) {
+    return InvalidArgument(session +
+                           ": began with another system prompt; leave out "
+                           "--system, or choose another name");
+  }
+  session_ = name;
+  options_.system = transcript->system;
+  messages_ = std::move(transcript->messages);
+  tokens_ = std::move(note->tokens);
+  tokens_.insert(tokens_.end(), transcript->uncached.begin(),
+                 transcript->uncached.end());
+  if (tokens_.size() >= options_.max_tokens) {
+    return InvalidArgument(session + ": has " + std::to_string(tokens_.size()) +
+                           " tokens, and the context " +
+                           std::to_string(options_.max_tokens) +
+                           "; raise --ctx, or choose another name");
+  }
+  return true;
+}
+
+Result<Sessions::Saved> Conversation::Save(const std::string& name) {
+  CHECK(options_.sessions != nullptr && sequence_ != nullptr);
+  Transcript transcript;
+  transcript.system = options_.system;
+  transcript.messages = messages_;
+  transcript.uncached.assign(tokens_.begin() + sequence_->n_tokens(),
+                             tokens_.end());
+  return options_.sessions->Save(engine_, *sequence_, name,
+                                 WriteTranscript(transcript));
 }
 
 Result<Generation> Conversation::Say(const std::string& text,
@@ -77,10 +149,10 @@ Result<Generation> Conversation::Say(const std::string& text,
     messages_.pop_back();
     return status;
   };
-  auto added =
-      sequence_ == nullptr
-          ? BeginSequence(hooks)
-          : TokenizeNextTurn(engine_.tokenizer(), messages_, hooks.cancelled);
+  const bool begins = sequence_ == nullptr;
+  auto added = begins ? BeginSequence(hooks)
+                      : TokenizeNextTurn(engine_.tokenizer(), messages_,
+                                         hooks.cancelled);
   if (added.status().code() == StatusCode::kCancelled) {
     messages_.pop_back();
     Generation nothing;
@@ -93,12 +165,13 @@ Result<Generation> Conversation::Say(const std::string& text,
   }
   if (!added.ok()) return forget(added.status());
   const uint32_t n_cached = sequence_->n_tokens();
-  std::vector<int32_t> prompt(tokens_.begin() + n_cached, tokens_.end());
-  prompt.insert(prompt.end(), added->begin(), added->end());
+  std::vector<int32_t> all = tokens_;
+  all.insert(all.end(), added->begin(), added->end());
+  const auto prompt = std::span<const int32_t>(all).subspan(n_cached);
   const uint64_t n_after = uint64_t{n_cached} + prompt.size();
   const uint32_t n_max = sequence_->max_tokens();
   if (n_after > n_max) {
-    if (n_cached == 0) sequence_.reset();  // the next turn begins it anew
+    if (begins) sequence_.reset();  // the next turn begins it anew
     return forget(RefuseWords(std::to_string(n_after), n_max));
   }
 
@@ -117,12 +190,10 @@ Result<Generation> Conversation::Say(const std::string& text,
   const bool read_all = generation.ok() && sequence_->n_tokens() >= n_after;
   if (!read_all) {
     sequence_.reset();  // holds half a turn
-    tokens_.clear();
     messages_.pop_back();
     return generation;
   }
-  tokens_.resize(n_cached);
-  tokens_.insert(tokens_.end(), prompt.begin(), prompt.end());
+  tokens_ = std::move(all);
   tokens_.insert(tokens_.end(), generation->tokens.begin(),
                  generation->tokens.end());
   messages_.push_back({"assistant", generation->text});

@@ -2,6 +2,9 @@
 // that nothing said before is computed again. A budget given as a share is one
 // of the conversation with the reply that comes next, so it grows by the turn.
 //
+// With a session it outlives its process: what was said, and all that the cache
+// knew of it.
+//
 // Thread-compatible; must not outlive its engine.
 #pragma once
 
@@ -15,6 +18,7 @@
 
 #include "cache/kv_cache.h"
 #include "engine/engine.h"
+#include "engine/sessions.h"
 #include "lookaheadkv/options.h"
 #include "lookaheadkv/status.h"
 #include "text/sampler.h"
@@ -28,6 +32,7 @@ struct ConversationOptions {
   std::string system;       // empty: none
   uint32_t max_tokens = 0;  // of the whole conversation
   uint32_t max_reply_tokens = 0;
+  Sessions* sessions = nullptr;  // where it may be kept; outlives it
 };
 
 class Conversation {
@@ -54,6 +59,15 @@ class Conversation {
   // for; the message begins with "these words". The chat may go on.
   Result<Generation> Say(const std::string& text, const Hooks& hooks);
 
+  // Goes on with the chat that was kept under this name, if there is one:
+  // returns whether. Before anything is said. kInvalidArgument: it is none that
+  // can be gone on with under these options, or no chat. Requires sessions.
+  Result<bool> Restore(const std::string& name);
+  // Keeps the chat under a name. Requires that something has been said.
+  Result<Sessions::Saved> Save(const std::string& name);
+  // What of it came from a session when it began, or began again.
+  const Sessions::Beginning& beginning() const { return beginning_; }
+
   const std::vector<ChatMessage>& messages() const { return messages_; }
   // nullptr before the first turn.
   const Sequence* sequence() const { return sequence_.get(); }
@@ -69,13 +83,17 @@ class Conversation {
   Result<Admission> PrepareAdmission(
       std::span<const ChatMessage> said,
       const std::function<bool()>& cancelled) const;
+  // Admits a sequence for the text so far and the words just said, of which it
+  // may have read a beginning. Gives what is to be read behind tokens_.
   Result<std::vector<int32_t>> BeginSequence(const Hooks& hooks);
 
   Engine& engine_;
-  const ConversationOptions options_;
+  ConversationOptions options_;
+  std::string session_;  // that it goes on with; empty: none
   std::unique_ptr<Sequence> sequence_;
   std::vector<ChatMessage> messages_;
-  std::vector<int32_t> tokens_;
+  std::vector<int32_t> tokens_;    // of all turns but the one under way
+  Sessions::Beginning beginning_;  // without its sequence
 };
 
 }  // namespace lkv::cli

@@ -1,6 +1,7 @@
 #include "cli/generation_report.h"
 
 #include "base/byte_text.h"
+#include "base/printable_text.h"
 #include "cli/active_predictor.h"
 #include "cli/number_text.h"
 #include "options/option_table.h"
@@ -40,6 +41,50 @@ std::string ValueOf(const char* key, const CacheOptions& cache) {
 Json PredictorAsJson(const std::optional<ActivePredictor>& predictor) {
   if (!predictor) return {};
   return predictor->name;
+}
+
+Json SessionAsJson(const SessionUse* use) {
+  if (use == nullptr) return {};
+  const Sessions::Beginning& beginning = use->beginning;
+  Json saved;
+  if (use->saved) {
+    saved = {{"id", use->saved->id},
+             {"tokens", use->saved->n_tokens},
+             {"bytes", use->saved->n_bytes},
+             {"seconds", use->saved->seconds}};
+  }
+  return {{"name", Printable(use->name)},
+          {"restored_from", beginning.cached_tokens > 0
+                                ? Json(Printable(beginning.session))
+                                : Json()},
+          {"restore_seconds", beginning.seconds},
+          {"restored_bytes", beginning.read_bytes},
+          {"miss", beginning.miss.empty() ? Json() : Json(beginning.miss)},
+          {"miss_detail", beginning.detail},
+          {"saved", saved}};
+}
+
+// "session    600 tokens of 'book' in 12 ms; kept as 'book', ..."
+std::string SessionText(const SessionUse& use) {
+  const Sessions::Beginning& beginning = use.beginning;
+  std::string out = "session    ";
+  if (beginning.cached_tokens > 0) {
+    out += FormatCount(beginning.cached_tokens, "token") + " of " +
+           Quoted(beginning.session) + " in " +
+           FormatSeconds(beginning.seconds) + ", " +
+           FormatBytes(beginning.read_bytes);
+  } else {
+    out += "nothing to begin with: " + beginning.miss;
+    if (!beginning.detail.empty()) out += ", " + beginning.detail;
+  }
+  out += "\n";
+  if (use.saved) {
+    out += "           kept as " + Quoted(use.name) + ": " +
+           FormatCount(use.saved->n_tokens, "token") + ", " +
+           FormatBytes(use.saved->n_bytes) + " in " +
+           FormatSeconds(use.saved->seconds) + "\n";
+  }
+  return out;
 }
 
 Json ForecastAsJson(const GenerationReport& report,
@@ -82,7 +127,7 @@ Json ReportAsJson(const GenerationReport& report) {
   }
   return {{"text", g.text},
           {"prompt_tokens", report.prompt_tokens},
-          {"cached_tokens", 0},
+          {"cached_tokens", report.cached_tokens()},
           {"generated_tokens", g.tokens.size()},
           {"stop_reason", StopReasonName(g.stop_reason)},
           {"prefill",
@@ -109,7 +154,8 @@ Json ReportAsJson(const GenerationReport& report) {
              {{"L1", kv.resident_bytes - kv.cold_bytes},
               {"L2", kv.cold_bytes},
               {"L3", 0}}}}},
-          {"hit", hit}};
+          {"hit", hit},
+          {"session", SessionAsJson(report.session)}};
 }
 
 std::string ReportAsText(const GenerationReport& report) {
@@ -119,10 +165,13 @@ std::string ReportAsText(const GenerationReport& report) {
   std::string out;
 
   out += "prompt     ";
-  if (times.prefill_tokens < report.prompt_tokens) {
+  if (times.prefill_tokens + report.cached_tokens() < report.prompt_tokens) {
     out += FormatCount(times.prefill_tokens) + " of ";
   }
   out += FormatCount(report.prompt_tokens, "token");
+  if (report.cached_tokens() > 0) {
+    out += ", " + FormatCount(times.prefill_tokens) + " of them read";
+  }
   if (times.prefill_s > 0) {
     out += " in " + FormatSeconds(times.prefill_s) + ", " +
            FormatRate(times.PrefillRate());
@@ -163,6 +212,7 @@ std::string ReportAsText(const GenerationReport& report) {
          FormatCount(kv.n_tokens, "token") + "; the last step read " +
          FormatBytes(kv.read_bytes_last_step) + "\n";
 
+  if (report.session != nullptr) out += SessionText(*report.session);
   if (report.hit) {
     const HitRates& hit = *report.hit;
     out += "hit rate   " + FormatPercent(hit.mass) +

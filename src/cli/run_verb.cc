@@ -41,6 +41,11 @@ void RunVerb::AddTo(CLI::App& app) {
                  "Generate all N tokens, past the end of the text");
   config_.AddTo(*verb, ConfigArguments::Offer::kAll);
   sampler_.AddTo(*verb);
+  verb->add_option("--session", session_,
+                   "Read only what no session has of the prompt, and keep it "
+                   "with the answer under this name")
+      ->type_name("NAME")
+      ->check(NamesSomething());
   verb->add_flag("--measure-hits", measure_hits_,
                  "Afterwards, repeat the run beside a full cache and say how "
                  "much of its attention was kept");
@@ -50,7 +55,9 @@ void RunVerb::AddTo(CLI::App& app) {
   verb->footer(
       "Example:\n"
       "  lkv run --budget 25% -f long.txt -n 128\n"
-      "  echo 'Why is the sky blue?' | lkv run --chat --json");
+      "  echo 'Why is the sky blue?' | lkv run --chat --json\n"
+      "  lkv run --session book -f book.txt -n 0   # reads it once\n"
+      "  cat book.txt question.txt | lkv run --session book");
 }
 
 Result<RunVerb::Inputs> RunVerb::ReadInputs() const {
@@ -69,6 +76,12 @@ Result<RunVerb::Inputs> RunVerb::ReadInputs() const {
 ExitCode RunVerb::Run(Output& out, Interrupt& interrupt) const {
   auto inputs = ReadInputs();
   if (!inputs.ok()) return out.Fail(inputs.status());
+  std::unique_ptr<Sessions> sessions;
+  if (!session_.empty()) {
+    auto opened = Sessions::Open(inputs->cache);
+    if (!opened.ok()) return out.Fail(opened.status());
+    sessions = *std::move(opened);
+  }
   // So that a prompt that is too long, or needs too much memory, is refused
   // before the weights are loaded.
   Request request;
@@ -86,7 +99,7 @@ ExitCode RunVerb::Run(Output& out, Interrupt& interrupt) const {
   };
   const auto engine = OpenEngine(inputs->engine, interrupt);
   if (!engine.ok()) return out.Fail(engine.status());
-  return Answer(**engine, *inputs, request, out, interrupt);
+  return Answer(**engine, sessions.get(), *inputs, request, out, interrupt);
 }
 
 Result<RunVerb::Request> RunVerb::ReadRequest(
@@ -104,17 +117,32 @@ Result<RunVerb::Request> RunVerb::ReadRequest(
   return request;
 }
 
-ExitCode RunVerb::Answer(Engine& engine, const Inputs& inputs,
-                         const Request& request, Output& out,
-                         const Interrupt& interrupt) const {
+Result<std::unique_ptr<Sequence>> RunVerb::Start(Engine& engine,
+                                                 Sessions* sessions,
+                                                 const Request& request,
+                                                 SessionUse* use) const {
+  if (sessions == nullptr) return engine.Start(request.admission);
+  use->name = session_;
+  auto beginning =
+      sessions->Begin(engine, request.admission, request.prompt, session_);
+  if (!beginning.ok()) return beginning.status();
+  use->beginning = *std::move(beginning);
+  return std::move(use->beginning.sequence);
+}
+
+ExitCode RunVerb::Answer(Engine& engine, Sessions* sessions,
+                         const Inputs& inputs, const Request& request,
+                         Output& out, const Interrupt& interrupt) const {
   const SequenceOptions& admission = request.admission;
-  const auto sequence = engine.Start(admission);
+  SessionUse use;
+  const auto sequence = Start(engine, sessions, request, &use);
   if (!sequence.ok()) return out.Fail(sequence.status());
   NoticeRaisedBudget(admission, engine.architecture().kv_shape(),
                      (*sequence)->stats());
 
+  const uint32_t n_cached = use.beginning.cached_tokens;
   Turn turn;
-  turn.prompt = request.prompt;
+  turn.prompt = std::span(request.prompt).subspan(n_cached);
   turn.max_new_tokens = max_new_tokens_;
   turn.ignore_eos = ignore_eos_;
   turn.sampler = inputs.sampler;
@@ -126,7 +154,9 @@ ExitCode RunVerb::Answer(Engine& engine, const Inputs& inputs,
         progress.Erase();
         return json_ || out.Write(text);
       },
-      [&](uint32_t n_done) { progress.Show(n_done, admission.prompt_tokens); },
+      [&](uint32_t n_done) {
+        progress.Show(n_cached + n_done, admission.prompt_tokens);
+      },
       cancelled);
   progress.Erase();
   if (!generation.ok()) return out.Fail(generation.status());
@@ -134,6 +164,20 @@ ExitCode RunVerb::Answer(Engine& engine, const Inputs& inputs,
 
   GenerationReport report{
       *generation, admission.prompt_tokens, inputs.cache, {}};
+  ExitCode code = ExitCode::kDone;
+  if (sessions != nullptr) {
+    report.session = &use;
+    // A prompt that was stopped half-way is of no use to anybody.
+    if ((*sequence)->CheckWhole().ok()) {
+      auto saved = sessions->Save(engine, **sequence, session_, {});
+      if (saved.ok()) {
+        use.saved = *std::move(saved);
+      } else {
+        PrintError(saved.status().message());
+        code = ExitCode::kFailed;
+      }
+    }
+  }
   if (measure_hits_ && !generation->tokens.empty() && !cancelled()) {
     const std::array parts = {ForcedPart{request.prompt, generation->tokens}};
     progress.Show("measuring hit rates");
@@ -164,7 +208,7 @@ ExitCode RunVerb::Answer(Engine& engine, const Inputs& inputs,
     std::fputs("\n", stderr);
     std::fputs(ReportAsText(report).c_str(), stderr);
   }
-  return cancelled() ? ExitCode::kInterrupted : ExitCode::kDone;
+  return cancelled() ? ExitCode::kInterrupted : code;
 }
 
 }  // namespace lkv::cli

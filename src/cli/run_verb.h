@@ -3,9 +3,12 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <memory>
+#include <string>
 
 #include "cli/arguments.h"
 #include "cli/exit_code.h"
+#include "cli/generation_report.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/prompt_arguments.h"
@@ -23,13 +26,19 @@ class RunVerb {
   Result<Inputs> ReadInputs() const;
   Result<Request> ReadRequest(const Inputs& inputs,
                               const Tokenizer& tokenizer) const;
-  ExitCode Answer(Engine& engine, const Inputs& inputs, const Request& request,
-                  Output& out, const Interrupt& interrupt) const;
+  // sessions: nullptr when none was asked for.
+  Result<std::unique_ptr<Sequence>> Start(Engine& engine, Sessions* sessions,
+                                          const Request& request,
+                                          SessionUse* use) const;
+  ExitCode Answer(Engine& engine, Sessions* sessions, const Inputs& inputs,
+                  const Request& request, Output& out,
+                  const Interrupt& interrupt) const;
 
   ModelArguments model_;
   ConfigArguments config_;
   PromptArguments prompt_;
   SamplerArguments sampler_;
+  std::string session_;  // empty: none
   uint32_t max_new_tokens_ = 256;
   bool ignore_eos_ = false;
   bool measure_hits_ = false;

@@ -5,8 +5,10 @@
 // so that whoever reads on from the end of a session gets what would have come
 // without the break, evictions included. A text that shares only a beginning
 // with a session takes keys and values of that beginning, where none of it was
-// evicted. Which session is of use is decided by its tokens alone, never by its
-// name; what cannot be used, for whatever reason, is read anew.
+// evicted; where a policy will evict later, the last quarter of the beginning
+// (at most 1,024 tokens) is read once more, for it to see. Which session is of
+// use is decided by its tokens alone, never by its name; what cannot be used,
+// for whatever reason, is read anew.
 //
 // Thread rule: as the engine's.
 #pragma once
@@ -60,9 +62,12 @@ class Sessions {
     std::string detail;
   };
   // Admits a sequence as Engine::Start does and puts into it as much of `text`,
-  // short of the last token, as any session has. Fails as Start only.
+  // short of the last token, as any session has: the one of the name `likely`,
+  // if all of it is in the text, else the one with most of it (texts that share
+  // fewer than 64 tokens are not searched for). Fails as Start only.
   Result<Beginning> Begin(Engine& engine, const SequenceOptions& options,
-                          std::span<const int32_t> text);
+                          std::span<const int32_t> text,
+                          const std::string& likely);
 
   // What was kept under a name beside the sequence.
   struct Note {
@@ -81,6 +86,7 @@ class Sessions {
  private:
   Sessions(std::unique_ptr<Folder> folder, std::optional<SecretKey> key);
 
+  PrefixMatch FindSession(const PrefixQuery& query, const std::string& likely);
   struct Source;  // what is taken from a session
   // Reads its state, and settles what of it is of use.
   static Result<Source> ReadSource(Engine& engine,

@@ -100,8 +100,8 @@ class SessionsTest : public testing::Test {
   Sessions::Beginning BeginLike(const CacheOptions& cache, Engine& engine,
                                 uint32_t n_tokens = 700) {
     const auto sessions = OpenSessions(cache);
-    auto beginning =
-        sessions->Begin(engine, Lengths(cache, n_tokens, 10), Tokens(n_tokens));
+    auto beginning = sessions->Begin(engine, Lengths(cache, n_tokens, 10),
+                                     Tokens(n_tokens), "");
     EXPECT_TRUE(beginning.ok()) << beginning.status().message();
     return *std::move(beginning);
   }
@@ -153,7 +153,8 @@ TEST_P(EverySessionTest, GoesOnAfterARestartAsIfThereHadBeenNone) {
   ASSERT_EQ(text.size(), 639u);
   text.insert(text.end(), second.begin(), second.end());
   auto beginning = sessions->Begin(
-      *engine, Lengths(cache, static_cast<uint32_t>(text.size()), 60), text);
+      *engine, Lengths(cache, static_cast<uint32_t>(text.size()), 60), text,
+      "");
   ASSERT_TRUE(beginning.ok()) << beginning.status().message();
   EXPECT_EQ(beginning->cached_tokens, 639u)
       << beginning->miss << " " << beginning->detail;
@@ -215,7 +216,7 @@ TEST_F(SessionsTest, AnotherTextTakesTheBeginningItShares) {
     for (const int32_t token : Tokens(100, 5)) text.push_back(token);
     const auto engine = Open();
     auto beginning =
-        OpenSessions(cache)->Begin(*engine, Lengths(cache, 600, 30), text);
+        OpenSessions(cache)->Begin(*engine, Lengths(cache, 600, 30), text, "");
     ASSERT_TRUE(beginning.ok()) << beginning.status().message();
     EXPECT_EQ(beginning->cached_tokens, 500u)
         << beginning->miss << beginning->detail;
@@ -235,10 +236,11 @@ TEST_F(SessionsTest, ABeginningIsTakenByAnotherPolicyThatReadsItWhole) {
   cache.reading = PromptReading::kWhole;
   const auto engine = Open();
   Sessions::Beginning beginning = BeginLike(cache, *engine);
-  EXPECT_EQ(beginning.cached_tokens, 600u)
+  // A quarter of it is read once more: by its queries the policy judges.
+  EXPECT_EQ(beginning.cached_tokens, 450u)
       << beginning.miss << beginning.detail;
   const std::vector<int32_t> text = Tokens(700);
-  Answer(*engine, *beginning.sequence, std::span(text).subspan(600), 10);
+  Answer(*engine, *beginning.sequence, std::span(text).subspan(450), 10);
   EXPECT_LE(beginning.sequence->stats().resident_bytes,
             beginning.sequence->stats().budget_bytes);
   EXPECT_GT(beginning.sequence->stats().evicted_tokens, 200u);
@@ -247,6 +249,24 @@ TEST_F(SessionsTest, ABeginningIsTakenByAnotherPolicyThatReadsItWhole) {
   beginning = BeginLike(cache, *engine);
   EXPECT_EQ(beginning.cached_tokens, 0u);
   EXPECT_EQ(beginning.miss, "other_options");
+}
+
+TEST_F(SessionsTest, ShortOnesAreFoundByTheirName) {
+  SaveOne(Evicting(), "short", 20);
+  const auto engine = Open();
+  const auto sessions = OpenSessions(Evicting());
+  for (const auto& [likely, n_cached] :
+       {std::pair{"short", 20u}, {"other", 0u}}) {
+    const auto beginning = sessions->Begin(*engine, Lengths(Evicting(), 40, 10),
+                                           Tokens(40), likely);
+    ASSERT_TRUE(beginning.ok()) << beginning.status().message();
+    EXPECT_EQ(beginning->cached_tokens, n_cached) << beginning->detail;
+  }
+  // Another text is not its.
+  const auto beginning = sessions->Begin(*engine, Lengths(Evicting(), 40, 10),
+                                         Tokens(40, 3), "short");
+  ASSERT_TRUE(beginning.ok());
+  EXPECT_EQ(beginning->cached_tokens, 0u);
 }
 
 TEST_F(SessionsTest, SaysWhyNothingIsTaken) {
