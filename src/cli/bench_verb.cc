@@ -10,6 +10,7 @@ void BenchVerb::AddTo(CLI::App& app) {
   kernels_.AddTo(*bench);
   policies_.AddTo(*bench);
   window_.AddTo(*bench);
+  sessions_.AddTo(*bench);
   bench_ = bench;
 }
 
@@ -17,6 +18,7 @@ ExitCode BenchVerb::Run(Output& out, Interrupt& interrupt) const {
   if (bench_->got_subcommand("speed")) return speed_.Run(out, interrupt);
   if (bench_->got_subcommand("kernels")) return kernels_.Run(out, interrupt);
   if (bench_->got_subcommand("window")) return window_.Run(out, interrupt);
+  if (bench_->got_subcommand("sessions")) return sessions_.Run(out, interrupt);
   return policies_.Run(out, interrupt);
 }
 

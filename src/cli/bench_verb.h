@@ -5,6 +5,7 @@
 
 #include "cli/bench_kernels_verb.h"
 #include "cli/bench_policies_verb.h"
+#include "cli/bench_sessions_verb.h"
 #include "cli/bench_speed_verb.h"
 #include "cli/bench_window_verb.h"
 #include "cli/exit_code.h"
@@ -24,6 +25,7 @@ class BenchVerb {
   BenchKernelsVerb kernels_;
   BenchPoliciesVerb policies_;
   BenchWindowVerb window_;
+  BenchSessionsVerb sessions_;
 };
 
 }  // namespace lkv::cli

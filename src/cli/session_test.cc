@@ -121,6 +121,24 @@ TEST_F(SessionTest, EveryTurnIsKeptWhereDurabilityIsAlways) {
   EXPECT_NE(result.err.find("/save: nothing is new"), std::string::npos);
 }
 
+TEST_F(SessionTest, TheBenchmarkLeavesNothingAndFindsTheSameLogits) {
+  const ChildResult result =
+      RunLkv({"bench", "sessions", "-m", TestModelPath(), "--tokens", "100,300",
+              "--rounds", "2", "--policy", "full", "--json"},
+             Options());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json document = json::parse(result.out);
+  ASSERT_EQ(document["rows"].size(), 2u);
+  for (const json& row : document["rows"]) {
+    EXPECT_EQ(row["same_logits"], true);
+    EXPECT_GT(row["ratio"]["min"], 0);
+    EXPECT_GT(row["bytes"], row["tokens"].get<uint64_t>() * 23040);
+  }
+  const json list =
+      json::parse(RunLkv({"session", "list", "--json"}, Options()).out);
+  EXPECT_EQ(list["sessions"].size(), 0u);
+}
+
 TEST_F(SessionTest, ARunIsNoChat) {
   RunSession(TextFile(2, ""), {});
   const ChildResult result =
