@@ -83,6 +83,26 @@ TEST(CommandLineTest, WrongUseIsSaidInOneLineWithExitCode2) {
   }
 }
 
+TEST(CommandLineTest, ConfigMemorySaysWhatFitsACard) {
+  const ChildResult result =
+      RunLkv({"config", "memory", "--layers", "32", "--kv-heads", "32",
+              "--head-dim", "128", "--weights", "13GB", "--context", "32768",
+              "--memory", "24GiB", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto document = nlohmann::json::parse(result.out);
+  EXPECT_EQ(document["bytes_per_token"], 512 * 1024);
+  ASSERT_EQ(document["rows"].size(), 4u);
+  EXPECT_EQ(document["rows"][0]["fits"], false);
+  EXPECT_EQ(document["rows"][3]["fits"], true);
+  for (const char* wrong : {"24", "full", "24 GiB"}) {
+    EXPECT_EQ(RunLkv({"config", "memory", "--layers", "1", "--kv-heads", "1",
+                      "--head-dim", "64", "--memory", wrong})
+                  .exit_code,
+              2);
+  }
+  EXPECT_EQ(RunLkv({"config", "memory", "--layers", "3"}).exit_code, 2);
+}
+
 TEST(CommandLineTest, AnOptionGivenTwiceOrWithoutItsValueIsNamed) {
   EXPECT_NE(RunLkv({"run", "-p", "a", "-p", "b"})
                 .err.find("run: --prompt: given 2 times, give it once; "),

@@ -1,8 +1,17 @@
 #include "cli/config_verb.h"
 
+#include <algorithm>
+
+#include "base/byte_text.h"
 #include "base/printable_text.h"
 #include "cli/json_document.h"
+#include "cli/number_text.h"
 #include "cli/text_table.h"
+#include "eval/kv_sizes.h"
+#include "gguf/gguf_file.h"
+#include "model/architecture.h"
+#include "model/weights.h"
+#include "options/budget_text.h"
 #include "options/option_table.h"
 #include "options/presets.h"
 #include "options/suggestion.h"
@@ -41,7 +50,52 @@ std::string KeyAsText(const OptionKey& key) {
   return out;
 }
 
+std::string KvTypeText(const CacheOptions& cache) {
+  return FormatOption(*FindOption("kv_type"), cache);
+}
+
+Result<uint64_t> ReadBytes(const std::string& option, const std::string& text) {
+  const auto budget = ParseBudget(text);
+  if (!budget.ok() || budget->kind != Budget::Kind::kBytes) {
+    return InvalidArgument(option + ": " + Quoted(text) +
+                           " is no number of bytes; write for example 24GiB");
+  }
+  return budget->amount;
+}
+
 }  // namespace
+
+Result<ConfigVerb::ModelSize> ConfigVerb::ReadModelSize() const {
+  ModelSize size;
+  const bool has_shape = n_layers_ > 0 || n_kv_heads_ > 0 || head_dim_ > 0;
+  if (has_shape) {
+    if (!model_.empty() || n_layers_ == 0 || n_kv_heads_ == 0 ||
+        head_dim_ == 0 || head_dim_ % kPageTokens != 0) {
+      return InvalidArgument(
+          "config memory: name a model, or --layers, --kv-heads and --head-dim "
+          "(a multiple of 16)");
+    }
+    size.shape = {.n_layers = n_layers_,
+                  .n_kv_heads = n_kv_heads_,
+                  .group = 1,
+                  .head_dim = head_dim_};
+  } else {
+    const auto path = ChooseModel(model_);
+    if (!path.ok()) return path.status();
+    const auto file = GgufFile::Open(*path);
+    if (!file.ok()) return file.status();
+    const auto architecture = ReadArchitecture(**file);
+    if (!architecture.ok()) return architecture.status();
+    size.shape = architecture->kv_shape();
+    size.weight_bytes = WeightBytes(**file, *architecture);
+  }
+  if (!weights_.empty()) {
+    const auto n_bytes = ReadBytes("--weights", weights_);
+    if (!n_bytes.ok()) return n_bytes.status();
+    size.weight_bytes = *n_bytes;
+  }
+  return size;
+}
 
 void ConfigVerb::AddTo(CLI::App& app) {
   verb_ = app.add_subcommand("config", "Show, check and explain options");
@@ -72,6 +126,29 @@ void ConfigVerb::AddTo(CLI::App& app) {
   explain->add_flag("--json", json_, "Print one JSON document");
   explain->footer("Example:\n  lkv config explain window_law");
 
+  CLI::App* memory = verb_->add_subcommand(
+      "memory", "What the KV cache of a long text takes, and whether it fits");
+  memory->add_option("-m,--model", model_, "GGUF file whose shape counts")
+      ->type_name("FILE");
+  AddNumber(*memory, "--layers", &n_layers_, 0, 1024,
+            "Layers of a model that is not at hand");
+  AddNumber(*memory, "--kv-heads", &n_kv_heads_, 0, 1024, "Its KV heads");
+  AddNumber(*memory, "--head-dim", &head_dim_, 0, 1024,
+            "Elements of one of its heads");
+  memory->add_option("--weights", weights_, "What its weights take")
+      ->type_name("BYTES");
+  AddNumber(*memory, "--context", &context_, 1, 1u << 24, "Tokens of the text");
+  memory
+      ->add_option("--memory", memory_,
+                   "Fast memory, of a card or a machine [24GiB]")
+      ->type_name("BYTES");
+  memory->add_flag("--json", json_, "Print one JSON document");
+  memory->footer(
+      "Example:\n"
+      "  lkv config memory -m model.gguf --context 32768\n"
+      "  lkv config memory --layers 32 --kv-heads 32 --head-dim 128 \\\n"
+      "      --weights 13GB --context 32768 --memory 24GiB");
+
   CLI::App* presets =
       verb_->add_subcommand("presets", "List the presets and what they set");
   presets->add_flag("--json", json_, "Print one JSON document");
@@ -83,6 +160,7 @@ ExitCode ConfigVerb::Run(Output& out) const {
   if (verb_->got_subcommand("show")) return Show(out);
   if (verb_->got_subcommand("check")) return Check(out);
   if (verb_->got_subcommand("explain")) return Explain(out);
+  if (verb_->got_subcommand("memory")) return Memory(out);
   return ListPresets(out);
 }
 
@@ -158,6 +236,61 @@ ExitCode ConfigVerb::Explain(Output& out) const {
                          : "did you mean '" + std::string(nearest) + "'?")));
   }
   out.Write(json_ ? DumpJson(KeyAsJson(*key)) : KeyAsText(*key));
+  return ExitCode::kDone;
+}
+
+ExitCode ConfigVerb::Memory(Output& out) const {
+  const auto model = ReadModelSize();
+  if (!model.ok()) return out.Fail(model.status());
+  const auto memory_bytes = ReadBytes("--memory", memory_);
+  if (!memory_bytes.ok()) return out.Fail(memory_bytes.status());
+  const auto rows = KvSizes(model->shape, context_);
+  if (!rows.ok()) return out.Fail(rows.status());
+  const uint64_t left_bytes =
+      *memory_bytes - std::min(*memory_bytes, model->weight_bytes);
+  const uint64_t full_bytes =
+      uint64_t{context_} * model->shape.bytes_per_token(KvType::kF16);
+  if (json_) {
+    Json list = Json::array();
+    for (const KvSizeRow& row : *rows) {
+      list.push_back({{"what", row.what},
+                      {"budget", BudgetAsJson(row.cache.budget)},
+                      {"kv_type", KvTypeText(row.cache)},
+                      {"tiers", row.cache.tiers},
+                      {"fast_bytes", row.fast_bytes},
+                      {"copy_bytes", row.copy_bytes},
+                      {"fits", row.fast_bytes <= left_bytes}});
+    }
+    out.Write(DumpJson(
+        {{"context_tokens", context_},
+         {"weight_bytes", model->weight_bytes},
+         {"memory_bytes", *memory_bytes},
+         {"bytes_per_token", model->shape.bytes_per_token(KvType::kF16)},
+         {"rows", list}}));
+    return ExitCode::kDone;
+  }
+  TextTable table({{"kept of " + FormatCount(context_, "token")},
+                   {"fast memory", Align::kRight},
+                   {"copies in RAM", Align::kRight},
+                   {"of f16", Align::kRight},
+                   {"fits"},
+                   {"longest that fits", Align::kRight}});
+  for (const KvSizeRow& row : *rows) {
+    const double per_token = static_cast<double>(row.fast_bytes) / context_;
+    table.AddRow({row.what, FormatBytes(row.fast_bytes),
+                  row.copy_bytes > 0 ? FormatBytes(row.copy_bytes) : "-",
+                  FormatPercent(static_cast<double>(row.total_bytes()) /
+                                static_cast<double>(full_bytes)),
+                  row.fast_bytes <= left_bytes ? "yes" : "no",
+                  FormatCount(static_cast<uint64_t>(
+                      static_cast<double>(left_bytes) / per_token))});
+  }
+  out.Write(table.Print(TextTable::kNoWrap) + "\n" +
+            FormatBytes(model->shape.bytes_per_token(KvType::kF16)) +
+            " a token in f16; " + FormatBytes(left_bytes) + " of " +
+            FormatBytes(*memory_bytes) + " are left beside " +
+            FormatBytes(model->weight_bytes) +
+            " of weights. Working memory is not counted.\n");
   return ExitCode::kDone;
 }
 
