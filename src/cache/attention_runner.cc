@@ -88,7 +88,7 @@ void AttentionRunner::Reserve(uint32_t n_slots, uint32_t n_parts) {
   const size_t run_stride = CeilDiv(n_slots, kRunSlots);
 
   const size_t n_pairs = size_t{n_parts} * shape_.n_kv_heads;
-  first_item_.resize(shape_.n_layers * (n_pairs + 1));
+  first_item_.resize(shape_.n_layers * (2 * n_pairs + 1));
   n_runs_done_ = std::vector<std::atomic<uint32_t>>(n_pairs);
   const size_t n_heads = n_pairs * shape_.group;
   run_m_ = AlignedBuffer<float>(n_heads * run_stride);
@@ -159,22 +159,26 @@ uint64_t AttentionRunner::n_bytes() const {
 
 void AttentionRunner::BeginStep(std::span<const StepPart> parts) {
   CHECK(parts.size() <= part_capacity_);
+  const size_t n_pairs = parts.size() * shape_.n_kv_heads;
   for (uint32_t layer = 0; layer < shape_.n_layers; ++layer) {
-    uint32_t* first_item = &first_item_[layer * first_item_stride()];
-    uint32_t n_items = 0;
-    size_t pair = 0;
-    for (const StepPart& part : parts) {
-      for (uint32_t head = 0; head < shape_.n_kv_heads; ++head, ++pair) {
-        first_item[pair] = n_items;
-        const uint32_t lane = shape_.LaneOf(layer, head);
-        const uint32_t n_slots = part.sequence->pages().table(lane).n_tokens();
-        CHECK(n_slots <= slot_capacity_);
-        if (part.n_tokens > 1) continue;
-        n_items +=
-            CeilDiv(n_slots, kRunSlots) + ColdAttention::ScanRuns(part, lane);
-      }
+    uint32_t* const first_exact = &first_item_[layer * first_item_stride()];
+    uint32_t* const first_scan = first_exact + n_pairs;
+    uint32_t n_exact = 0;
+    uint32_t n_scan = 0;
+    for (size_t pair = 0; pair < n_pairs; ++pair) {
+      const StepPart& part = parts[pair / shape_.n_kv_heads];
+      const uint32_t lane = shape_.LaneOf(
+          layer, static_cast<uint32_t>(pair % shape_.n_kv_heads));
+      const uint32_t n_slots = part.sequence->pages().table(lane).n_tokens();
+      CHECK(n_slots <= slot_capacity_);
+      first_exact[pair] = n_exact;
+      first_scan[pair] = n_scan;
+      if (part.n_tokens > 1) continue;
+      n_exact += CeilDiv(n_slots, kRunSlots);
+      n_scan += ColdAttention::ScanRuns(part, lane);
     }
-    first_item[pair] = n_items;
+    for (size_t pair = 0; pair < n_pairs; ++pair) first_scan[pair] += n_exact;
+    first_scan[n_pairs] = n_exact + n_scan;
   }
 }
 
@@ -203,22 +207,22 @@ void AttentionRunner::AttendDecodes(TeamMember& me,
   const size_t n_items = FirstItems(call.layer, parts.size()).back();
   me.ForEach(n_items, [&](size_t index) {
     const LaneRun item = LaneRunOf(parts, call.layer, index);
-    if (item.run < item.n_exact_runs) {
+    if (item.of == LaneRun::Of::kExact) {
       PageRun next;
       bool has_next = me.GoesOnAfter(index, n_items);
       if (has_next) {
         const LaneRun item_behind = LaneRunOf(parts, call.layer, index + 1);
-        has_next = item_behind.run < item_behind.n_exact_runs;
+        has_next = item_behind.of == LaneRun::Of::kExact;
         if (has_next) next = PagesOfRun(item_behind, call.layer);
       }
       DecodeRun(mine, item, has_next ? &next : nullptr, call);
     } else {
-      cold_.Scan(cold_call, item.pair, item.run - item.n_exact_runs,
-                 me.index());
+      cold_.Scan(cold_call, item.pair, item.run, me.index());
     }
     // acq_rel: who comes last sees the states of all runs.
     std::atomic<uint32_t>& n_done = n_runs_done_[item.pair];
-    if (n_done.fetch_add(1, std::memory_order_acq_rel) + 1 < item.n_runs) {
+    if (n_done.fetch_add(1, std::memory_order_acq_rel) + 1 <
+        item.n_exact_runs + item.n_scan_runs) {
       return;
     }
     n_done.store(0, std::memory_order_relaxed);
@@ -248,19 +252,20 @@ void AttentionRunner::AttendDecodes(TeamMember& me,
 AttentionRunner::LaneRun AttentionRunner::LaneRunOf(
     std::span<const StepPart> parts, uint32_t layer, size_t item) const {
   const std::span<const uint32_t> first_item = FirstItems(layer, parts.size());
-  const size_t pair =
-      std::upper_bound(first_item.begin(), first_item.end(), item) -
-      first_item.begin() - 1;
-  const StepPart& part = parts[pair / shape_.n_kv_heads];
-  const uint32_t kv_head = static_cast<uint32_t>(pair % shape_.n_kv_heads);
-  const uint32_t n_runs = first_item[pair + 1] - first_item[pair];
-  return {.part = &part,
+  const size_t i = std::upper_bound(first_item.begin(), first_item.end(), item) -
+                   first_item.begin() - 1;
+  const size_t n_pairs = parts.size() * shape_.n_kv_heads;
+  const size_t pair = i % n_pairs;
+  const auto n_runs = [&](size_t at) {
+    return first_item[at + 1] - first_item[at];
+  };
+  return {.of = i < n_pairs ? LaneRun::Of::kExact : LaneRun::Of::kScan,
+          .part = &parts[pair / shape_.n_kv_heads],
           .pair = pair,
-          .kv_head = kv_head,
-          .run = static_cast<uint32_t>(item - first_item[pair]),
-          .n_runs = n_runs,
-          .n_exact_runs = n_runs - ColdAttention::ScanRuns(
-                                       part, shape_.LaneOf(layer, kv_head))};
+          .kv_head = static_cast<uint32_t>(pair % shape_.n_kv_heads),
+          .run = static_cast<uint32_t>(item - first_item[i]),
+          .n_exact_runs = n_runs(pair),
+          .n_scan_runs = n_runs(n_pairs + pair)};
 }
 
 PageRun AttentionRunner::PagesOfRun(const LaneRun& item, uint32_t layer) const {

@@ -102,15 +102,17 @@ class AttentionRunner {
 
   void AttendDecodes(TeamMember& me, std::span<const StepPart> parts,
                      const Call& call);
-  // One decode item: run `run` of the n_runs of a lane, those of its exact
-  // pages first, then those of the scan of its coarse copies.
+  // One decode item: a run of the exact pages of a lane or one of the scan of
+  // its coarse copies.
   struct LaneRun {
+    enum class Of { kExact, kScan };
+    Of of;
     const StepPart* part;
     size_t pair;  // index of (part, KV head)
     uint32_t kv_head;
-    uint32_t run;
-    uint32_t n_runs;
-    uint32_t n_exact_runs;
+    uint32_t run;           // of those of its kind
+    uint32_t n_exact_runs;  // of the lane
+    uint32_t n_scan_runs;
 
     uint32_t first_slot() const { return run * kRunSlots; }
   };
@@ -145,14 +147,16 @@ class AttentionRunner {
                size_t row, const LaneObservation& observation) const;
 
   Member& MemberOf(const TeamMember& me) { return members_[me.index()]; }
-  // The decode items of one layer by (part, KV head) pair: pair i has the runs
-  // [i] .. [i + 1]. Parts in prefill have none.
+  // The decode items of one layer by (part, KV head) pair: of n pairs, pair i
+  // has the runs of exact pages [i] .. [i + 1] and those of the scan
+  // [n + i] .. [n + i + 1]. So those that take longest come first, and each
+  // kind prefetches its next. Parts in prefill have none.
   std::span<const uint32_t> FirstItems(uint32_t layer, size_t n_parts) const {
     return {&first_item_[layer * first_item_stride()],
-            n_parts * shape_.n_kv_heads + 1};
+            2 * n_parts * shape_.n_kv_heads + 1};
   }
   size_t first_item_stride() const {
-    return size_t{part_capacity_} * shape_.n_kv_heads + 1;
+    return 2 * size_t{part_capacity_} * shape_.n_kv_heads + 1;
   }
 
   const KvShape shape_;

@@ -82,15 +82,30 @@ const float* ColdAttention::ScaledQuery(const Call& call, size_t pair,
   return q_[member].data();
 }
 
+std::span<const uint8_t* const> ColdAttention::Digests(const Call& call,
+                                                       size_t pair,
+                                                       uint32_t run) const {
+  if (pair >= call.parts.size() * shape_.n_kv_heads) return {};
+  const StepPart& part = PartOf(call, pair);
+  if (!Concerns(part)) return {};
+  const auto all = part.sequence->cold()->digests(LaneOf(call, pair));
+  const size_t first = size_t{run} * kScanGroups;
+  if (first >= all.size()) return {};
+  return all.subspan(first,
+                     std::min(size_t{kScanGroups}, all.size() - first));
+}
+
 void ColdAttention::Scan(const Call& call, size_t pair, uint32_t run,
                          uint32_t member) {
-  const ColdPages& cold = *PartOf(call, pair).sequence->cold();
-  const auto digests = cold.digests(LaneOf(call, pair));
   const uint32_t first = run * kScanGroups;
+  const auto digests = Digests(call, pair, run);
+  auto ahead = Digests(call, pair, run + 1);
+  if (ahead.empty()) ahead = Digests(call, pair + 1, 0);
   kernels_.scan_cold(
-      {.digests = &digests[first],
-       .n_groups =
-           std::min(kScanGroups, static_cast<uint32_t>(digests.size()) - first),
+      {.digests = digests.data(),
+       .n_groups = static_cast<uint32_t>(digests.size()),
+       .ahead = ahead.data(),
+       .n_ahead = static_cast<uint32_t>(ahead.size()),
        .head_dim = shape_.head_dim,
        .group = shape_.group,
        .q = ScaledQuery(call, pair, member),
@@ -212,9 +227,11 @@ bool ColdAttention::Read(const Call& call, size_t pair, uint32_t run,
   const uint32_t first = run * kRunPages;
   const size_t state = (pair * run_stride_ + run) * shape_.group;
   if (n_chosen_[pair] > 0) {
+    const uint32_t n_pages = std::min(kRunPages, n_chosen_[pair] - first);
     kernels_.attend_cold(
         {.pages = &chosen_[pair * page_stride_ + first],
-         .n_pages = std::min(kRunPages, n_chosen_[pair] - first),
+         .n_pages = n_pages,
+         .n_ahead = n_chosen_[pair] - first - n_pages,
          .head_dim = shape_.head_dim,
          .group = shape_.group,
          .q = ScaledQuery(call, pair, member),

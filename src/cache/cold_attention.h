@@ -61,6 +61,7 @@ class ColdAttention {
 
   // Items that the scan of a lane is cut into; 0 for parts it does not concern.
   static uint32_t ScanRuns(const StepPart& part, uint32_t lane);
+  // Prefetches the run behind, of this pair or the next.
   void Scan(const Call& call, size_t pair, uint32_t run, uint32_t member);
   // Once all runs of a pair are scanned and its exact state is complete; the
   // last pair of a part chooses for all of them.
@@ -98,6 +99,9 @@ class ColdAttention {
                          static_cast<uint32_t>(pair % shape_.n_kv_heads));
   }
   const float* ScaledQuery(const Call& call, size_t pair, uint32_t member);
+  // The digests of a run of the scan; none of a run that there is not.
+  std::span<const uint8_t* const> Digests(const Call& call, size_t pair,
+                                          uint32_t run) const;
 
   void EstimateMasses(const Call& call, size_t pair);
   // What each lane of a part reads: chosen_ and n_chosen_.

@@ -68,6 +68,9 @@ struct EncodeColdArgs {
 struct ScanColdArgs {
   const uint8_t* const* digests;  // [n_groups]
   uint32_t n_groups;
+  // Digests that are read next, to be prefetched.
+  const uint8_t* const* ahead = nullptr;  // [n_ahead]
+  uint32_t n_ahead = 0;
   uint32_t head_dim;
   uint32_t group;
   const float* q;  // [group, head_dim], already scaled
@@ -98,8 +101,9 @@ struct PageMassesArgs {
 // rounded as in ScanColdArgs. (Of the variance of its error that is 4 %, the
 // rest is the levels'; around 0 instead of 7.5 it would be a fifth.)
 struct AttendColdArgs {
-  const ColdPage* pages;  // [n_pages]; n_pages > 0
+  const ColdPage* pages;  // [n_pages + n_ahead]; n_pages > 0
   uint32_t n_pages;
+  uint32_t n_ahead = 0;  // pages behind those, to be prefetched
   uint32_t head_dim;
   uint32_t group;
   const float* q;  // [group, head_dim], already scaled

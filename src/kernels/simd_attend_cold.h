@@ -303,7 +303,7 @@ void AttendColdHeads(const AttendColdArgs& args) {
     const ColdChunk chunk = {
         .pages = args.pages + first,
         .n_pages = AtMost(args.n_pages - first, kChunkPages),
-        .last = args.pages + args.n_pages - 1};
+        .last = args.pages + args.n_pages + args.n_ahead - 1};
     const bool keeps = args.p != nullptr;
     float* const p = keeps ? args.p + first * kPageSlots : local_p;
     const size_t p_stride = keeps ? args.p_stride : kAttendChunkSlots;

@@ -15,8 +15,20 @@
 namespace lkv {
 namespace {
 
-// Groups between the one being scanned and the one being prefetched.
-constexpr uint32_t kScanPrefetchGroups = 12;
+// Groups between the one being scanned and the one being prefetched: 10 KiB of
+// 64 dimensions, 0.7 us.
+constexpr uint32_t kScanPrefetchGroups = 8;
+
+// The digest to be prefetched while group `group` is scanned; where there is
+// none, one that is in the cache.
+inline const uint8_t* DigestAhead(const ScanColdArgs& args, uint32_t group) {
+  const uint32_t ahead = group + kScanPrefetchGroups;
+  if (ahead < args.n_groups) return args.digests[ahead];
+  if (ahead - args.n_groups < args.n_ahead) {
+    return args.ahead[ahead - args.n_groups];
+  }
+  return args.digests[args.n_groups - 1];
+}
 
 // Pages whose bits are masked where they lie; those above are shifted down.
 constexpr int kMaskedPages = Simd::kDotLargest >= 0xc0 ? 4 : 2;
@@ -118,8 +130,7 @@ void ScanHeads(const ScanColdArgs& args) {
     folded[(group + 1) % 2].Fold(args.digests[AtMost(group + 1, last)],
                                  head_dim, args.q);
     const uint8_t* const digest = args.digests[group];
-    const uint8_t* const ahead =
-        args.digests[AtMost(group + kScanPrefetchGroups, last)];
+    const uint8_t* const ahead = DigestAhead(args, group);
     for (uint32_t slot = 0; slot < kPageSlots; slot += Simd::kLanes) {
       ScanSums<kHeads> sums;
       uint32_t d = 0;
