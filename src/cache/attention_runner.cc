@@ -66,6 +66,7 @@ AttentionRunner::AttentionRunner(const KvShape& shape,
       block_rows_(block_queries_ * shape.group),
       observed_rows_(std::min(block_queries_, kWaveRows) * shape.group),
       members_(max_threads),
+      read_runs_(shape.n_layers),
       cold_(shape, kernels, max_threads) {
   static_assert(kRunSlots % kAttendChunkSlots == 0);
   for (Member& member : members_) {
@@ -161,14 +162,14 @@ void AttentionRunner::BeginStep(std::span<const StepPart> parts) {
   CHECK(parts.size() <= part_capacity_);
   const size_t n_pairs = parts.size() * shape_.n_kv_heads;
   for (uint32_t layer = 0; layer < shape_.n_layers; ++layer) {
-    uint32_t* const first_exact = &first_item_[layer * first_item_stride()];
-    uint32_t* const first_scan = first_exact + n_pairs;
+    uint32_t* const first_scan = &first_item_[layer * first_item_stride()];
+    uint32_t* const first_exact = first_scan + n_pairs;
     uint32_t n_exact = 0;
     uint32_t n_scan = 0;
     for (size_t pair = 0; pair < n_pairs; ++pair) {
       const StepPart& part = parts[pair / shape_.n_kv_heads];
-      const uint32_t lane = shape_.LaneOf(
-          layer, static_cast<uint32_t>(pair % shape_.n_kv_heads));
+      const uint32_t lane =
+          shape_.LaneOf(layer, static_cast<uint32_t>(pair % shape_.n_kv_heads));
       const uint32_t n_slots = part.sequence->pages().table(lane).n_tokens();
       CHECK(n_slots <= slot_capacity_);
       first_exact[pair] = n_exact;
@@ -177,8 +178,13 @@ void AttentionRunner::BeginStep(std::span<const StepPart> parts) {
       n_exact += CeilDiv(n_slots, kRunSlots);
       n_scan += ColdAttention::ScanRuns(part, lane);
     }
-    for (size_t pair = 0; pair < n_pairs; ++pair) first_scan[pair] += n_exact;
-    first_scan[n_pairs] = n_exact + n_scan;
+    for (size_t pair = 0; pair < n_pairs; ++pair) first_exact[pair] += n_scan;
+    first_exact[n_pairs] = n_scan + n_exact;
+    read_runs_[layer] = 0;
+    for (const StepPart& part : parts) {
+      read_runs_[layer] =
+          std::max(read_runs_[layer], cold_.MostReadRuns(part, layer));
+    }
   }
 }
 
@@ -233,39 +239,36 @@ void AttentionRunner::AttendDecodes(TeamMember& me,
       FinishDecode(mine, *item.part, item.pair, call);
     }
   });
-  const uint32_t n_runs = ColdAttention::MostReadRuns(parts);
-  me.ForEach(parts.size() * shape_.n_kv_heads * n_runs, [&](size_t index) {
-    const size_t pair = index / n_runs;
-    const StepPart& part = parts[pair / shape_.n_kv_heads];
-    if (!ColdAttention::Concerns(part)) return;
-    if (!cold_.Read(cold_call, pair, static_cast<uint32_t>(index % n_runs),
-                    me.index())) {
-      return;
-    }
-    const size_t state = pair * run_stride_ * shape_.group;
-    cold_.MergeInto(pair, &run_m_[state], &run_l_[state],
+  const uint32_t n_runs = read_runs_[call.layer];
+  me.ForEach(parts.size() * n_runs, [&](size_t index) {
+    const std::optional<size_t> pair = cold_.Read(
+        cold_call, index / n_runs, static_cast<uint32_t>(index % n_runs));
+    if (!pair) return;
+    const size_t state = *pair * run_stride_ * shape_.group;
+    cold_.MergeInto(*pair, &run_m_[state], &run_l_[state],
                     &run_o_[state * shape_.head_dim]);
-    FinishDecode(mine, part, pair, call);
+    FinishDecode(mine, parts[*pair / shape_.n_kv_heads], *pair, call);
   });
 }
 
 AttentionRunner::LaneRun AttentionRunner::LaneRunOf(
     std::span<const StepPart> parts, uint32_t layer, size_t item) const {
   const std::span<const uint32_t> first_item = FirstItems(layer, parts.size());
-  const size_t i = std::upper_bound(first_item.begin(), first_item.end(), item) -
-                   first_item.begin() - 1;
+  const size_t i =
+      std::upper_bound(first_item.begin(), first_item.end(), item) -
+      first_item.begin() - 1;
   const size_t n_pairs = parts.size() * shape_.n_kv_heads;
   const size_t pair = i % n_pairs;
   const auto n_runs = [&](size_t at) {
     return first_item[at + 1] - first_item[at];
   };
-  return {.of = i < n_pairs ? LaneRun::Of::kExact : LaneRun::Of::kScan,
+  return {.of = i < n_pairs ? LaneRun::Of::kScan : LaneRun::Of::kExact,
           .part = &parts[pair / shape_.n_kv_heads],
           .pair = pair,
           .kv_head = static_cast<uint32_t>(pair % shape_.n_kv_heads),
           .run = static_cast<uint32_t>(item - first_item[i]),
-          .n_exact_runs = n_runs(pair),
-          .n_scan_runs = n_runs(n_pairs + pair)};
+          .n_exact_runs = n_runs(n_pairs + pair),
+          .n_scan_runs = n_runs(pair)};
 }
 
 PageRun AttentionRunner::PagesOfRun(const LaneRun& item, uint32_t layer) const {

@@ -148,9 +148,9 @@ class AttentionRunner {
 
   Member& MemberOf(const TeamMember& me) { return members_[me.index()]; }
   // The decode items of one layer by (part, KV head) pair: of n pairs, pair i
-  // has the runs of exact pages [i] .. [i + 1] and those of the scan
-  // [n + i] .. [n + i + 1]. So those that take longest come first, and each
-  // kind prefetches its next. Parts in prefill have none.
+  // has the runs of the scan [i] .. [i + 1] and those of exact pages
+  // [n + i] .. [n + i + 1]. So each kind prefetches its next, and what a member
+  // reads of copies is mostly what it has scanned. Parts in prefill have none.
   std::span<const uint32_t> FirstItems(uint32_t layer, size_t n_parts) const {
     return {&first_item_[layer * first_item_stride()],
             2 * n_parts * shape_.n_kv_heads + 1};
@@ -174,6 +174,9 @@ class AttentionRunner {
   size_t chunk_stride_ = 0;           // floats of a row over chunks
   size_t run_stride_ = 0;             // runs of the longest lane
   std::vector<uint32_t> first_item_;  // [n_layers, .. + 1], see FirstItems
+  // Items that what is chosen of coarse copies is cut into, for every part:
+  // [n_layers].
+  std::vector<uint32_t> read_runs_;
   // Runs of a pair that are done in the layer under way; 0 between layers.
   std::vector<std::atomic<uint32_t>> n_runs_done_;
   // Decode, per (part, KV head) pair.

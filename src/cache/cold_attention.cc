@@ -22,18 +22,28 @@ void ColdAttention::Reserve(uint32_t n_slots, uint32_t n_parts) {
   n_slots = std::max(slot_capacity_, n_slots);
   if (n_parts > part_capacity_) n_parts = std::bit_ceil(n_parts);
   n_parts = std::max(part_capacity_, n_parts);
-  const size_t page_stride = PagesOf(n_slots);
+  const auto padded = [](size_t n) {
+    return CeilDiv(n, kMassPadding) * kMassPadding;
+  };
+  const size_t page_stride = padded(PagesOf(n_slots));
+  const size_t n_groups = page_stride / kColdGroupPages;
+  const size_t scan_run_stride = padded(CeilDiv(n_groups, kScanGroups));
   const size_t run_stride = CeilDiv(page_stride, kRunPages);
   const size_t n_pairs = size_t{n_parts} * shape_.n_kv_heads;
   const size_t n_heads = n_pairs * shape_.group;
   logits_ = AlignedBuffer<float>(n_heads * page_stride * kPageTokens);
+  folded_q_ = AlignedBuffer<int8_t>(n_heads * n_groups * shape_.head_dim);
+  folded_units_ = AlignedBuffer<float>(n_heads * n_groups);
+  folded_offsets_ = AlignedBuffer<float>(n_heads * n_groups);
+  scan_m_ = AlignedBuffer<float>(n_heads * scan_run_stride);
+  page_sums_ = AlignedBuffer<float>(n_heads * page_stride);
   mass_ = AlignedBuffer<float>(n_pairs * page_stride);
-  page_sums_ = AlignedBuffer<float>(n_pairs * page_stride);
+  bins_.resize(n_pairs * page_stride);
   n_in_bin_.resize(n_pairs * kBins);
-  n_standing_.resize(n_pairs);
   n_above_.resize(n_pairs);
-  chosen_.resize(n_pairs * page_stride);
   n_chosen_.resize(n_pairs);
+  // Pick writes one more than it keeps.
+  chosen_.resize(n_pairs * page_stride + 1);
   n_lanes_done_ = std::vector<std::atomic<uint32_t>>(n_parts);
   n_runs_done_ = std::vector<std::atomic<uint32_t>>(n_pairs);
   run_m_ = AlignedBuffer<float>(n_heads * run_stride);
@@ -41,20 +51,22 @@ void ColdAttention::Reserve(uint32_t n_slots, uint32_t n_parts) {
   run_o_ = AlignedBuffer<float>(n_heads * run_stride * shape_.head_dim);
   slot_capacity_ = n_slots;
   part_capacity_ = n_parts;
-  slot_stride_ = page_stride * kPageTokens;
   page_stride_ = page_stride;
+  scan_run_stride_ = scan_run_stride;
   run_stride_ = run_stride;
 }
 
 uint64_t ColdAttention::n_bytes() const {
   size_t n_floats = 0;
   for (const AlignedBuffer<float>* buffer :
-       {&logits_, &mass_, &page_sums_, &run_m_, &run_l_, &run_o_}) {
+       {&logits_, &folded_units_, &folded_offsets_, &scan_m_, &page_sums_,
+        &mass_, &run_m_, &run_l_, &run_o_}) {
     n_floats += buffer->size();
   }
-  return n_floats * sizeof(float) + chosen_.size() * sizeof(ColdPage) +
-         (n_in_bin_.size() + n_standing_.size() + n_above_.size() +
-          n_chosen_.size()) *
+  return n_floats * sizeof(float) + folded_q_.size() +
+         bins_.size() * sizeof(uint16_t) +
+         chosen_.size() * sizeof(ChosenColdPage) +
+         (n_in_bin_.size() + n_above_.size() + n_chosen_.size()) *
              sizeof(uint32_t);
 }
 
@@ -63,13 +75,21 @@ uint32_t ColdAttention::ScanRuns(const StepPart& part, uint32_t lane) {
   return CeilDiv(part.sequence->cold()->n_groups(lane), kScanGroups);
 }
 
-uint32_t ColdAttention::MostReadRuns(std::span<const StepPart> parts) {
-  uint32_t most_pages = 0;
-  for (const StepPart& part : parts) {
-    if (!Concerns(part)) continue;
-    most_pages = std::max(most_pages, PagesOf(part.first_pos + 1));
+uint32_t ColdAttention::MostReadRuns(const StepPart& part,
+                                     uint32_t layer) const {
+  if (!Concerns(part)) return 0;
+  uint32_t n_groups = 0;
+  for (uint32_t h = 0; h < shape_.n_kv_heads; ++h) {
+    n_groups += part.sequence->cold()->n_groups(shape_.LaneOf(layer, h));
   }
-  return CeilDiv(most_pages, kRunPages);
+  // The last run of a lane is short or, of a lane that reads nothing, empty.
+  return Quota(part, n_groups * kColdGroupPages) / kRunPages +
+         shape_.n_kv_heads;
+}
+
+uint32_t ColdAttention::Quota(const StepPart& part, uint32_t n_pages) {
+  return static_cast<uint32_t>(
+      std::ceil(part.sequence->attend_share() * static_cast<double>(n_pages)));
 }
 
 const float* ColdAttention::ScaledQuery(const Call& call, size_t pair,
@@ -91,8 +111,7 @@ std::span<const uint8_t* const> ColdAttention::Digests(const Call& call,
   const auto all = part.sequence->cold()->digests(LaneOf(call, pair));
   const size_t first = size_t{run} * kScanGroups;
   if (first >= all.size()) return {};
-  return all.subspan(first,
-                     std::min(size_t{kScanGroups}, all.size() - first));
+  return all.subspan(first, std::min(size_t{kScanGroups}, all.size() - first));
 }
 
 void ColdAttention::Scan(const Call& call, size_t pair, uint32_t run,
@@ -101,17 +120,37 @@ void ColdAttention::Scan(const Call& call, size_t pair, uint32_t run,
   const auto digests = Digests(call, pair, run);
   auto ahead = Digests(call, pair, run + 1);
   if (ahead.empty()) ahead = Digests(call, pair + 1, 0);
-  kernels_.scan_cold(
-      {.digests = digests.data(),
-       .n_groups = static_cast<uint32_t>(digests.size()),
-       .ahead = ahead.data(),
-       .n_ahead = static_cast<uint32_t>(ahead.size()),
-       .head_dim = shape_.head_dim,
+  const ColdEstimates to = EstimatesOf(pair);
+  const auto n_groups = static_cast<uint32_t>(digests.size());
+  kernels_.scan_cold({.digests = digests.data(),
+                      .first_group = first,
+                      .n_groups = n_groups,
+                      .ahead = ahead.data(),
+                      .n_ahead = static_cast<uint32_t>(ahead.size()),
+                      .q = ScaledQuery(call, pair, member),
+                      .to = to});
+  kernels_.page_sums(
+      {.logits = to.logits + size_t{first} * kColdGroupSlots,
+       .logit_stride = to.logit_stride,
        .group = shape_.group,
-       .q = ScaledQuery(call, pair, member),
-       .logits = &logits_[pair * shape_.group * slot_stride_ +
-                          first * kColdGroupSlots],
-       .logit_stride = slot_stride_});
+       .n_groups = n_groups,
+       .m = &scan_m_[pair * shape_.group * scan_run_stride_ + run],
+       .m_stride = scan_run_stride_,
+       .sums = &page_sums_[pair * shape_.group * page_stride_ +
+                           size_t{first} * kColdGroupPages],
+       .sum_stride = page_stride_});
+}
+
+ColdEstimates ColdAttention::EstimatesOf(size_t pair) {
+  const size_t first_row =
+      pair * shape_.group * (page_stride_ / kColdGroupPages);
+  return {.group = shape_.group,
+          .head_dim = shape_.head_dim,
+          .logits = &logits_[pair * shape_.group * page_stride_ * kPageTokens],
+          .logit_stride = page_stride_ * kPageTokens,
+          .q = &folded_q_[first_row * shape_.head_dim],
+          .units = &folded_units_[first_row],
+          .offsets = &folded_offsets_[first_row]};
 }
 
 void ColdAttention::Choose(const Call& call, size_t pair) {
@@ -127,58 +166,65 @@ void ColdAttention::Choose(const Call& call, size_t pair) {
 }
 
 uint32_t ColdAttention::BinOf(float mass) {
-  const uint32_t bin = std::bit_cast<uint32_t>(mass) >> kMassBits;
-  return std::clamp(bin, kSmallestBin, kSmallestBin + kBins - 1) - kSmallestBin;
+  if (mass < 0) return 0;
+  const uint32_t bits = std::bit_cast<uint32_t>(mass) >> kMassBits;
+  return std::clamp(bits, kBelowBins + 1, kBelowBins + kBins - 1) - kBelowBins;
 }
 
 void ColdAttention::EstimateMasses(const Call& call, size_t pair) {
   const CachedSequence& sequence = *PartOf(call, pair).sequence;
   const uint32_t lane = LaneOf(call, pair);
   const uint32_t n_pages = sequence.cold()->n_groups(lane) * kColdGroupPages;
-  const std::span<float> mass(&mass_[pair * page_stride_], n_pages);
-  std::fill(mass.begin(), mass.end(), 0.0f);
+  float* const mass = &mass_[pair * page_stride_];
   constexpr float kExact = -1;
+  std::fill_n(mass, n_pages, 0.0f);
+  std::fill_n(mass + n_pages,
+              CeilDiv(n_pages, kMassPadding) * kMassPadding - n_pages, kExact);
   for (const uint32_t pos : sequence.pages().table(lane).first_positions()) {
     if (pos / kPageTokens < n_pages) mass[pos / kPageTokens] = kExact;
   }
-  kernels_.page_masses({.logits = &logits_[pair * shape_.group * slot_stride_],
-                        .logit_stride = slot_stride_,
-                        .group = shape_.group,
+  kernels_.page_masses({.group = shape_.group,
                         .n_pages = n_pages,
+                        .run_pages = kScanGroups * kColdGroupPages,
+                        .m = &scan_m_[pair * shape_.group * scan_run_stride_],
+                        .m_stride = scan_run_stride_,
+                        .sums = &page_sums_[pair * shape_.group * page_stride_],
+                        .sum_stride = page_stride_,
                         .other_m = call.exact_m + pair * call.exact_stride,
                         .other_l = call.exact_l + pair * call.exact_stride,
-                        .mass = mass.data(),
-                        .page_sums = &page_sums_[pair * page_stride_]});
+                        .mass = mass});
   uint32_t* const n_in_bin = &n_in_bin_[pair * kBins];
   std::fill_n(n_in_bin, kBins, 0);
-  uint32_t n_standing = 0;
-  for (const float m : mass) {
-    if (m < 0) continue;
-    ++n_in_bin[BinOf(m)];
-    ++n_standing;
+  uint16_t* const bins = &bins_[pair * page_stride_];
+  for (uint32_t page = 0; page < n_pages; ++page) {
+    const uint32_t bin = BinOf(mass[page]);
+    bins[page] = static_cast<uint16_t>(bin);
+    ++n_in_bin[bin];
   }
-  n_standing_[pair] = n_standing;
 }
 
 void ColdAttention::Share(const Call& call, size_t part) {
   const uint32_t n_lanes = shape_.n_kv_heads;
   const size_t first_pair = part * n_lanes;
-  const uint32_t* const n_standing = &n_standing_[first_pair];
   CachedSequence& sequence = *call.parts[part].sequence;
-  const uint32_t n_all =
-      std::accumulate(n_standing, n_standing + n_lanes, uint32_t{0});
-  const auto quota = static_cast<uint32_t>(
-      std::ceil(sequence.attend_share() * static_cast<double>(n_all)));
+  const auto n_standing = [&](uint32_t h) {
+    const uint32_t n_groups =
+        sequence.cold()->n_groups(shape_.LaneOf(call.layer, h));
+    return n_groups * kColdGroupPages - n_in_bin_[(first_pair + h) * kBins];
+  };
+  uint32_t n_all = 0;
+  for (uint32_t h = 0; h < n_lanes; ++h) n_all += n_standing(h);
+  const uint32_t quota = Quota(call.parts[part], n_all);
   uint32_t* const n_taken = &n_chosen_[first_pair];
   uint32_t n_left = quota;
   for (uint32_t h = 0; h < n_lanes; ++h) {
-    n_taken[h] = std::min(n_standing[h], quota / (kFloorParts * n_lanes));
+    n_taken[h] = std::min(n_standing(h), quota / (kFloorParts * n_lanes));
     n_left -= n_taken[h];
   }
   // Down from the greatest mass: what a lane has that far beyond its own.
   uint32_t* const n_above = &n_above_[first_pair];
   std::fill_n(n_above, n_lanes, 0);
-  for (uint32_t bin = kBins; bin-- > 0 && n_left > 0;) {
+  for (uint32_t bin = kBins; --bin > 0 && n_left > 0;) {
     for (uint32_t h = 0; h < n_lanes; ++h) {
       n_above[h] += n_in_bin_[(first_pair + h) * kBins + bin];
       const uint32_t n_more =
@@ -189,7 +235,7 @@ void ColdAttention::Share(const Call& call, size_t part) {
   }
   uint64_t n_read = 0;
   for (uint32_t h = 0; h < n_lanes; ++h) {
-    Pick(call, first_pair + h, n_taken[h]);
+    Pick(call, first_pair + h);
     const uint32_t lane = shape_.LaneOf(call.layer, h);
     n_read += n_taken[h] * ColdPages::BodyBytes(shape_.head_dim) +
               sequence.cold()->n_groups(lane) *
@@ -198,43 +244,64 @@ void ColdAttention::Share(const Call& call, size_t part) {
   sequence.CountColdRead(n_read);
 }
 
-void ColdAttention::Pick(const Call& call, size_t pair, uint32_t n_pages) {
+uint32_t ColdAttention::FirstChosen(size_t pair) const {
+  const size_t first_pair = pair - pair % shape_.n_kv_heads;
+  return std::accumulate(&n_chosen_[first_pair], &n_chosen_[pair], uint32_t{0});
+}
+
+void ColdAttention::Pick(const Call& call, size_t pair) {
   const ColdPages& cold = *PartOf(call, pair).sequence->cold();
   const uint32_t lane = LaneOf(call, pair);
   const uint32_t* const n_in_bin = &n_in_bin_[pair * kBins];
+  const uint32_t n_wanted = n_chosen_[pair];
   uint32_t last_bin = kBins;
   uint32_t n_in_last = 0;  // to be taken of the last bin
-  for (uint32_t n = 0; n < n_pages; n += n_in_last) {
-    n_in_last = std::min(n_in_bin[--last_bin], n_pages - n);
+  for (uint32_t n = 0; n < n_wanted; n += n_in_last) {
+    n_in_last = std::min(n_in_bin[--last_bin], n_wanted - n);
   }
-  ColdPage* to = &chosen_[pair * page_stride_];
-  const float* const mass = &mass_[pair * page_stride_];
-  for (uint32_t page = 0; page < cold.n_groups(lane) * kColdGroupPages;
-       ++page) {
-    if (mass[page] < 0) continue;
-    const uint32_t bin = BinOf(mass[page]);
-    if (bin < last_bin || (bin == last_bin && n_in_last == 0)) continue;
-    if (bin == last_bin) --n_in_last;
-    *to++ = cold.PageAt(lane, page);
+  const size_t first_of_part =
+      pair / shape_.n_kv_heads * shape_.n_kv_heads * page_stride_;
+  ChosenColdPage* to = &chosen_[first_of_part + FirstChosen(pair)];
+  const uint16_t* const bins = &bins_[pair * page_stride_];
+  const uint32_t n_pages = cold.n_groups(lane) * kColdGroupPages;
+  // Which pages are taken no processor can guess, so all are written.
+  for (uint32_t page = 0; page < n_pages; ++page) {
+    *to = {.body = cold.BodyAt(lane, page), .page = page};
+    const uint32_t is_last = bins[page] == last_bin && n_in_last > 0;
+    n_in_last -= is_last;
+    to += is_last | static_cast<uint32_t>(bins[page] > last_bin);
   }
 }
 
-bool ColdAttention::Read(const Call& call, size_t pair, uint32_t run,
-                         uint32_t member) {
+uint32_t ColdAttention::ReadRuns(size_t pair) const {
   // Who has nothing to read is done with its first run.
-  const uint32_t n_runs = std::max(1u, CeilDiv(n_chosen_[pair], kRunPages));
-  if (run >= n_runs) return false;
-  const uint32_t first = run * kRunPages;
-  const size_t state = (pair * run_stride_ + run) * shape_.group;
-  if (n_chosen_[pair] > 0) {
-    const uint32_t n_pages = std::min(kRunPages, n_chosen_[pair] - first);
+  return std::max(1u, CeilDiv(n_chosen_[pair], kRunPages));
+}
+
+std::optional<size_t> ColdAttention::Read(const Call& call, size_t part,
+                                          uint32_t item) {
+  if (!Concerns(call.parts[part])) return std::nullopt;
+  const size_t first_pair = part * shape_.n_kv_heads;
+  const size_t end_pair = first_pair + shape_.n_kv_heads;
+  size_t pair = first_pair;
+  uint32_t run = item;
+  for (; pair < end_pair && run >= ReadRuns(pair); ++pair) {
+    run -= ReadRuns(pair);
+  }
+  if (pair == end_pair) return std::nullopt;
+  const uint32_t n_chosen = n_chosen_[pair];
+  if (n_chosen > 0) {
+    const uint32_t first = run * kRunPages;
+    const uint32_t n_pages = std::min(kRunPages, n_chosen - first);
+    const uint32_t first_of_lane = FirstChosen(pair);
+    const uint32_t n_of_part =
+        FirstChosen(end_pair - 1) + n_chosen_[end_pair - 1];
+    const size_t state = (pair * run_stride_ + run) * shape_.group;
     kernels_.attend_cold(
-        {.pages = &chosen_[pair * page_stride_ + first],
+        {.pages = &chosen_[first_pair * page_stride_ + first_of_lane + first],
          .n_pages = n_pages,
-         .n_ahead = n_chosen_[pair] - first - n_pages,
-         .head_dim = shape_.head_dim,
-         .group = shape_.group,
-         .q = ScaledQuery(call, pair, member),
+         .n_ahead = n_of_part - first_of_lane - first - n_pages,
+         .of = EstimatesOf(pair),
          .m = &run_m_[state],
          .l = &run_l_[state],
          .o = &run_o_[state * shape_.head_dim],
@@ -245,9 +312,11 @@ bool ColdAttention::Read(const Call& call, size_t pair, uint32_t run,
   }
   // acq_rel: who comes last sees the states of all runs.
   std::atomic<uint32_t>& n_done = n_runs_done_[pair];
-  if (n_done.fetch_add(1, std::memory_order_acq_rel) + 1 < n_runs) return false;
+  if (n_done.fetch_add(1, std::memory_order_acq_rel) + 1 < ReadRuns(pair)) {
+    return std::nullopt;
+  }
   n_done.store(0, std::memory_order_relaxed);
-  return true;
+  return pair;
 }
 
 void ColdAttention::MergeInto(size_t pair, float* m, float* l, float* o) const {

@@ -2,14 +2,16 @@
 // tokens that have left: coarse copies (store/cold_pages.h).
 //
 // Two phases of a layer. First every lane is scanned: the digests of its groups
-// give the logits of all its tokens by estimate, and with the state of its
-// exact pages the mass of every page. Whoever finishes the last lane of a
+// give the logits of all its tokens by estimate, each run of the scan sums them
+// up page by page while they are at hand, and with the state of its exact pages
+// that becomes the mass of every page. Whoever finishes the last lane of a
 // sequence chooses: the lanes share what may be read (tiers.attend, of what has
 // left); a fifth of the mean is each one's own (the floor of AdaKV, arXiv
 // 2407.11550), the rest goes to the pages of the greatest mass of all. (Quest,
 // arXiv 2406.10774, chooses by page, too, but by bounds of keys and for each
-// head alone.) Then the chosen pages are read in full. The query that chooses
-// is the one that reads: one step of delay costs a factor of seven in KL.
+// head alone.) Then what the estimates of the chosen pages lack is read. The
+// query that chooses is the one that reads: one step of delay costs a factor of
+// seven in KL.
 //
 // Masses are compared by their first bits, in steps of an eighth of an octave;
 // of pages that are alike the first are taken. Results depend on the calls
@@ -23,6 +25,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -67,28 +70,28 @@ class ColdAttention {
   // last pair of a part chooses for all of them.
   void Choose(const Call& call, size_t pair);
 
-  // Items that the reading of a lane is cut into, at most.
-  static uint32_t MostReadRuns(std::span<const StepPart> parts);
-  // Returns whether everything chosen for the pair has been read, which is so
-  // for one of its runs.
-  bool Read(const Call& call, size_t pair, uint32_t run, uint32_t member);
+  // Items that the reading of a part is cut into, at most.
+  uint32_t MostReadRuns(const StepPart& part, uint32_t layer) const;
+  // Returns the pair of which everything chosen has been read with this item:
+  // each pair once.
+  std::optional<size_t> Read(const Call& call, size_t part, uint32_t item);
   // Merges what was read for a pair into an attention state.
   void MergeInto(size_t pair, float* m, float* l, float* o) const;
 
  private:
-  // Groups of one item of the scan, pages of one item of the reading: 512
-  // tokens, as in AttentionRunner.
+  // Groups of one item of the scan, pages of one item of the reading: about 1
+  // us of either.
   static constexpr uint32_t kScanGroups = 8;
-  static constexpr uint32_t kRunPages = 32;
+  static constexpr uint32_t kRunPages = kAttendChunkSlots / kPageTokens;
+  static_assert(kScanGroups * kColdGroupPages % kMassPadding == 0);
   // A lane's own is this part of the mean.
   static constexpr uint32_t kFloorParts = 5;
 
   // Masses from 2^-40 to 1 by their first bits (8 of the exponent, 3 behind);
-  // smaller ones are in bin 0.
+  // smaller ones are in bin 1, pages that do not stand in bin 0.
   static constexpr uint32_t kMassBits = 20;  // that are left out
-  static constexpr uint32_t kSmallestBin = (127 - 40) << (23 - kMassBits);
-  static constexpr uint32_t kBins =
-      (127 << (23 - kMassBits)) - kSmallestBin + 1;
+  static constexpr uint32_t kBelowBins = ((127 - 40) << (23 - kMassBits)) - 1;
+  static constexpr uint32_t kBins = (127 << (23 - kMassBits)) - kBelowBins + 1;
   static uint32_t BinOf(float mass);
 
   const StepPart& PartOf(const Call& call, size_t pair) const {
@@ -103,29 +106,43 @@ class ColdAttention {
   std::span<const uint8_t* const> Digests(const Call& call, size_t pair,
                                           uint32_t run) const;
 
+  // How many of n_pages that have left a part reads.
+  static uint32_t Quota(const StepPart& part, uint32_t n_pages);
   void EstimateMasses(const Call& call, size_t pair);
-  // What each lane of a part reads: chosen_ and n_chosen_.
+  // How many pages each lane of a part reads: n_chosen_.
   void Share(const Call& call, size_t part);
-  void Pick(const Call& call, size_t pair, uint32_t n_pages);
+  // Writes the pages that a lane reads behind those of the lanes before it.
+  void Pick(const Call& call, size_t pair);
+
+  ColdEstimates EstimatesOf(size_t pair);
+  // Where the chosen pages of a pair begin, counted from its part's first.
+  uint32_t FirstChosen(size_t pair) const;
+  uint32_t ReadRuns(size_t pair) const;
 
   const KvShape shape_;
   const KernelTable& kernels_;
   uint32_t slot_capacity_ = 0;
   uint32_t part_capacity_ = 0;
-  size_t slot_stride_ = 0;
+  // Of the longest lane, rounded up to what kernels go through at once.
   size_t page_stride_ = 0;
-  size_t run_stride_ = 0;
+  size_t scan_run_stride_ = 0;
+  size_t run_stride_ = 0;                // runs of the reading
   std::vector<AlignedBuffer<float>> q_;  // [members][group, head_dim]
-  AlignedBuffer<float> logits_;          // [pairs, group, slot_stride]
-  // Estimated mass, the largest of the group's heads; below 0 for pages that
-  // do not stand to be chosen: [pairs, page_stride].
+  // See ColdEstimates.
+  AlignedBuffer<float> logits_;          // [pairs, group, page_stride, 16]
+  AlignedBuffer<int8_t> folded_q_;       // [pairs, groups, group, head_dim]
+  AlignedBuffer<float> folded_units_;    // [pairs, groups, group]
+  AlignedBuffer<float> folded_offsets_;  // [pairs, groups, group]
+  AlignedBuffer<float> scan_m_;          // [pairs, group, scan_run_stride]
+  AlignedBuffer<float> page_sums_;       // [pairs, group, page_stride]
+  // Estimated mass, the largest of the group's heads; -1 for pages that do not
+  // stand to be chosen: [pairs, page_stride].
   AlignedBuffer<float> mass_;
-  AlignedBuffer<float> page_sums_;    // [pairs, page_stride]
-  std::vector<uint32_t> n_in_bin_;    // [pairs, kBins] pages that stand
-  std::vector<uint32_t> n_standing_;  // [pairs]
-  std::vector<uint32_t> n_above_;     // [pairs] scratch of Share
-  std::vector<ColdPage> chosen_;      // [pairs, page_stride]
-  std::vector<uint32_t> n_chosen_;    // [pairs]
+  std::vector<uint16_t> bins_;          // [pairs, page_stride]
+  std::vector<uint32_t> n_in_bin_;      // [pairs, kBins]
+  std::vector<uint32_t> n_above_;       // [pairs] scratch of Share
+  std::vector<uint32_t> n_chosen_;      // [pairs]
+  std::vector<ChosenColdPage> chosen_;  // [parts, KV heads * page_stride]
   // Lanes of a part whose masses are known, runs of a pair that are read; 0
   // between layers.
   std::vector<std::atomic<uint32_t>> n_lanes_done_;  // [parts]

@@ -317,31 +317,23 @@ class KernelBench {
         });
   }
 
-  // The digests of all lanes, then their bodies; pages drawn from them.
+  // The bodies of all lanes, pages drawn from them. The estimates that they
+  // complete are in the cache.
   void AttendCold(const Heads& heads) {
     const std::string name = "attend_cold/" + heads.Name();
     if (!Wanted(name)) return;
     const ColdShape shape = ColdShapeOf(heads);
-    const size_t group_bytes =
-        shape.digest_bytes() + kColdGroupPages * shape.body_bytes();
-    const size_t n_lanes = memory_.size() / (kColdGroups * group_bytes);
-    const uint8_t* const bodies =
-        &memory_[n_lanes * kColdGroups * shape.digest_bytes()];
+    const size_t n_lanes =
+        memory_.size() / (shape.n_pages() * shape.body_bytes());
     std::minstd_rand random(4);
-    std::vector<std::vector<ColdPage>> chosen(n_lanes);
+    std::vector<std::vector<ChosenColdPage>> chosen(n_lanes);
     size_t n_bytes = 0;
-    const uint8_t* last_digest = nullptr;
     for (size_t i = 0; i < n_lanes * shape.n_pages(); ++i) {
       if (random() % kColdPagesPerChosen != 0) continue;
-      const uint8_t* const digest =
-          &memory_[i / kColdGroupPages * shape.digest_bytes()];
       chosen[i / shape.n_pages()].push_back(
-          {.digest = digest,
-           .body = bodies + i * shape.body_bytes(),
-           .index = static_cast<uint32_t>(i % kColdGroupPages)});
+          {.body = &memory_[i * shape.body_bytes()],
+           .page = static_cast<uint32_t>(i % shape.n_pages())});
       n_bytes += shape.body_bytes();
-      if (digest != last_digest) n_bytes += shape.digest_bytes();
-      last_digest = digest;
     }
     std::vector<ColdInputs> inputs = InputsOfThreads(shape);
     MeasureBesideStream(

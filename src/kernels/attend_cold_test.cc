@@ -25,7 +25,7 @@ struct Chosen {
   uint32_t SlotOf(uint32_t slot) const {
     return pages[slot / kPageSlots] * kPageSlots + slot % kPageSlots;
   }
-  // With the query times the scale rounded as AttendColdArgs says.
+  // With the query times the scale rounded as ColdEstimates says.
   double Logit(uint32_t slot, const float* q) const {
     const uint32_t s = SlotOf(slot);
     const uint32_t group = s / kColdGroupSlots;
@@ -80,13 +80,14 @@ struct Attended {
       p.assign(size_t{group} * chosen.n_slots(), -1.0f);
       p_max.assign(group * n_chunks, -1.0f);
     }
-    std::vector<ColdPage> pages;
-    for (uint32_t page : chosen.pages) pages.push_back(chosen.cold.Page(page));
+    const Scanned scanned(set, chosen.cold, group, q, chosen.cold.n_groups());
+    std::vector<ChosenColdPage> pages;
+    for (uint32_t page : chosen.pages) {
+      pages.push_back({.body = chosen.cold.Page(page).body, .page = page});
+    }
     set.attend_cold({.pages = pages.data(),
                      .n_pages = static_cast<uint32_t>(pages.size()),
-                     .head_dim = chosen.head_dim,
-                     .group = group,
-                     .q = q.data(),
+                     .of = scanned.estimates,
                      .m = m.data(),
                      .l = l.data(),
                      .o = o.data(),

@@ -187,9 +187,6 @@ struct Simd {
     __builtin_memcpy(&four, bytes, sizeof(four));
     return _mm256_set1_epi32(four);
   }
-  static I32 RotateRight(I32 x, uint32_t n_bits) {
-    return Or(ShiftRight(x, n_bits % 32), ShiftLeft(x, (32 - n_bits) % 32));
-  }
   static F32 FromBits(I32 x) { return _mm256_castsi256_ps(x); }
   static I32 BitsOf(F32 x) { return _mm256_castps_si256(x); }
   // The lowest byte of each.

@@ -164,9 +164,6 @@ struct Simd {
     __builtin_memcpy(&four, bytes, sizeof(four));
     return _mm512_set1_epi32(four);
   }
-  static I32 RotateRight(I32 x, uint32_t n_bits) {
-    return _mm512_rorv_epi32(x, SetInteger(n_bits));
-  }
   static F32 FromBits(I32 x) { return _mm512_castsi512_ps(x); }
   static I32 BitsOf(F32 x) { return _mm512_castps_si512(x); }
   // The lowest byte of each.

@@ -57,60 +57,89 @@ struct EncodeColdArgs {
   uint8_t* bodies[kColdGroupPages];
 };
 
-// Estimated logits of every slot of some groups, for all query heads of one KV
-// head: those of keys whose lower bits are taken for 1.5, the middle.
+// What a scan of a lane finds, for all query heads of its KV head: estimated
+// logits, and what makes them whole where the lower bits are read. Arrays begin
+// with group 0.
 //
-// With u the upper bits, and the channels' scales folded into the query, a
-// logit is sum q (min + 1.5 scale) + 4 sum (q scale) u. In the second sum
-// q scale is rounded to units of a power of two, of which its largest magnitude
-// in the group has at least 63.5 and at most 127: alike in every set. (Of the
-// variance of an estimate's error that is 1 %.)
+// A logit is sum q (min + 7.5 scale) + sum (q scale) (level - 7.5), level the
+// upper bits times 4 plus the lower ones, which are 1.5, the middle, in an
+// estimate. In the second sum q scale is rounded to units of a power of two, of
+// which its largest magnitude in the group has at least 63.5 and at most 127:
+// alike in every set. (Of the variance of a whole logit's error that is 4 %,
+// the rest is the levels'; around 0 instead of 7.5 it would be a fifth.)
+struct ColdEstimates {
+  uint32_t group;     // query heads
+  uint32_t head_dim;  // multiple of 16
+  // [group, logit_stride]; slot s of group i at kColdGroupSlots * i + s
+  float* logits;
+  size_t logit_stride;
+  int8_t* q;       // [groups, group, head_dim] rounded q scale, in units
+  float* units;    // [groups, group]
+  float* offsets;  // [groups, group] what lower bits of 0 add: -1.5 units sum q
+};
+
+// Scans groups [first_group, first_group + n_groups) of a lane.
 struct ScanColdArgs {
   const uint8_t* const* digests;  // [n_groups]
+  uint32_t first_group;
   uint32_t n_groups;
   // Digests that are read next, to be prefetched.
   const uint8_t* const* ahead = nullptr;  // [n_ahead]
   uint32_t n_ahead = 0;
-  uint32_t head_dim;
-  uint32_t group;
   const float* q;  // [group, head_dim], already scaled
-  // [group, logit_stride]; slot s of group i at kColdGroupSlots * i + s
-  float* logits;
-  size_t logit_stride;
+  ColdEstimates to;
 };
 
-// The attention mass of pages whose slots' logits are known: of each query head
-// as a share of all that it attends to, the pages and a state of other slots;
-// the largest of the heads. Pages that do not count have a mass below 0 before
-// and after; others begin at 0.
-struct PageMassesArgs {
+// Sums of exp(logit - m) over the slots of each page of some groups; m: the
+// largest logit of all of them.
+struct PageSumsArgs {
   const float* logits;  // [group, logit_stride]; 16 for each page
   size_t logit_stride;
   uint32_t group;
+  uint32_t n_groups;  // n_groups > 0
+  float* m;           // one for each head, m_stride apart
+  size_t m_stride;
+  float* sums;  // [group, sum_stride], one for each page
+  size_t sum_stride;
+};
+
+// The attention mass of pages whose sums are known: of each query head as a
+// share of all that it attends to, the pages and a state of other slots; the
+// largest of the heads. Pages have a mass of 0 before, or -1 if they do not
+// count, which they keep. The sums of run i of run_pages pages are relative to
+// its m. Up to multiples of kMassPadding, m and sums must be readable and
+// finite, and masses are -1.
+inline constexpr uint32_t kMassPadding = 16;
+struct PageMassesArgs {
+  uint32_t group;
   uint32_t n_pages;
+  uint32_t run_pages;  // multiple of kMassPadding
+  float* m;            // [group, m_stride]; left undefined
+  size_t m_stride;
+  const float* sums;  // [group, sum_stride]
+  size_t sum_stride;
   const float* other_m;  // [group] of the other slots: maximum logit,
   const float* other_l;  // [group] sum of exp(logit - maximum)
   float* mass;           // [n_pages]
-  float* page_sums;      // [n_pages] scratch
 };
 
-// As AttendDecodeArgs, over cold pages: slot s of page i is slot 16 i + s.
-// Pages of one group cost less next to each other.
-//
-// A logit is sum q (min + 7.5 scale) + sum (q scale) (level - 7.5), q scale
-// rounded as in ScanColdArgs. (Of the variance of its error that is 4 %, the
-// rest is the levels'; around 0 instead of 7.5 it would be a fifth.)
+// A page that is read in full.
+struct ChosenColdPage {
+  const uint8_t* body;
+  uint32_t page;  // of the lane: group page / kColdGroupPages
+};
+
+// As AttendDecodeArgs, over pages of groups that have been scanned: slot s of
+// page i is slot 16 i + s.
 struct AttendColdArgs {
-  const ColdPage* pages;  // [n_pages + n_ahead]; n_pages > 0
+  const ChosenColdPage* pages;  // [n_pages + n_ahead]; n_pages > 0
   uint32_t n_pages;
   uint32_t n_ahead = 0;  // pages behind those, to be prefetched
-  uint32_t head_dim;
-  uint32_t group;
-  const float* q;  // [group, head_dim], already scaled
-  float* m;        // [group]
-  float* l;        // [group]
-  float* o;        // [group, head_dim]
-  float* p;        // or nullptr
+  ColdEstimates of;
+  float* m;  // [group]
+  float* l;  // [group]
+  float* o;  // [group, head_dim]
+  float* p;  // or nullptr
   size_t p_stride;
   float* p_max;
   size_t p_max_stride;

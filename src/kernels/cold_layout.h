@@ -39,6 +39,8 @@ constexpr float kLargestColdLevel = 15;
 constexpr float kMeanColdLevel = kLargestColdLevel / 2;
 // What the lower bits of a key are taken for while they are not read.
 constexpr float kUnreadLower = 1.5f;
+// So a level is this and four times the upper bits less 6.
+constexpr float kMeanUpperLevel = kMeanColdLevel - kUnreadLower;
 
 // A query with folded scales is rounded to units of a power of two, of which
 // the largest magnitude has at least 63.5 and at most 127: with power(x) the

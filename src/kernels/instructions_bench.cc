@@ -129,11 +129,9 @@ void CountCold(const KernelTable& set, uint32_t head_dim) {
     digests.push_back(SmallHalves(shape.digest_bytes()));
     addresses.push_back(digests.back().data());
   }
-  std::vector<ColdPage> pages;
+  std::vector<ChosenColdPage> pages;
   for (uint32_t i = 0; i < shape.n_pages(); i += 3) {
-    pages.push_back({.digest = addresses[i / kColdGroupPages],
-                     .body = body.data(),
-                     .index = i % kColdGroupPages});
+    pages.push_back({.body = body.data(), .page = i});
   }
   const std::string end = std::string("/") + std::to_string(head_dim);
   const EncodeColdArgs encode = inputs.EncodeArgs(exact.data());

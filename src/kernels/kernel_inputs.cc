@@ -141,11 +141,14 @@ ColdInputs::ColdInputs(const ColdShape& shape)
       n_slots_(size_t{shape.n_pages()} * kPageSlots),
       q_(size_t{shape.group} * shape.head_dim),
       logits_(shape.group * n_slots_),
+      units_(size_t{shape.n_groups} * shape.group),
+      offsets_(units_.size()),
       m_(shape.group),
       l_(shape.group),
       o_(q_.size()),
       p_(shape.group * n_slots_),
       p_max_(shape.group * CeilDiv(n_slots_, kAttendChunkSlots)),
+      folded_q_(units_.size() * shape.head_dim),
       digest_(shape.digest_bytes()),
       bodies_(kColdGroupPages * shape.body_bytes()) {
   FillWithActivations(q_.span());
@@ -153,21 +156,27 @@ ColdInputs::ColdInputs(const ColdShape& shape)
 
 ScanColdArgs ColdInputs::ScanArgs(const uint8_t* const* digests) {
   return {.digests = digests,
+          .first_group = 0,
           .n_groups = shape_.n_groups,
-          .head_dim = shape_.head_dim,
-          .group = shape_.group,
           .q = q_.data(),
-          .logits = logits_.data(),
-          .logit_stride = n_slots_};
+          .to = Estimates()};
 }
 
-AttendColdArgs ColdInputs::AttendArgs(std::span<const ColdPage> pages) {
+ColdEstimates ColdInputs::Estimates() {
+  return {.group = shape_.group,
+          .head_dim = shape_.head_dim,
+          .logits = logits_.data(),
+          .logit_stride = n_slots_,
+          .q = folded_q_.data(),
+          .units = units_.data(),
+          .offsets = offsets_.data()};
+}
+
+AttendColdArgs ColdInputs::AttendArgs(std::span<const ChosenColdPage> pages) {
   CHECK(pages.size() <= shape_.n_pages());
   return {.pages = pages.data(),
           .n_pages = static_cast<uint32_t>(pages.size()),
-          .head_dim = shape_.head_dim,
-          .group = shape_.group,
-          .q = q_.data(),
+          .of = Estimates(),
           .m = m_.data(),
           .l = l_.data(),
           .o = o_.data(),

@@ -115,15 +115,19 @@ class ColdInputs {
 
   // scan_cold takes them: all groups, their digests at digests[0 .. n_groups).
   ScanColdArgs ScanArgs(const uint8_t* const* digests);
-  // attend_cold takes them: at most n_pages() pages; probabilities are kept.
-  AttendColdArgs AttendArgs(std::span<const ColdPage> pages);
+  // attend_cold takes them: at most n_pages() pages, of what ScanArgs was last
+  // scanned to; probabilities are kept.
+  AttendColdArgs AttendArgs(std::span<const ChosenColdPage> pages);
   // encode_cold takes them: one group, its pages next to each other.
   EncodeColdArgs EncodeArgs(const uint8_t* pages);
 
  private:
+  ColdEstimates Estimates();
+
   ColdShape shape_;
   size_t n_slots_;
-  AlignedBuffer<float> q_, logits_, m_, l_, o_, p_, p_max_;
+  AlignedBuffer<float> q_, logits_, units_, offsets_, m_, l_, o_, p_, p_max_;
+  AlignedBuffer<int8_t> folded_q_;
   AlignedBuffer<uint8_t> digest_, bodies_;
 };
 

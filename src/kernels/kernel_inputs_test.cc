@@ -76,12 +76,12 @@ TEST(KernelInputsTest, ColdGroupsOfAnyBytesGiveOrdinaryNumbers) {
   const std::vector<const uint8_t*> digests(3, digest.data());
   const ScanColdArgs scan = inputs.ScanArgs(digests.data());
   set.scan_cold(scan);
-  EXPECT_TRUE(AllFinite(scan.logits, 2 * scan.logit_stride));
-  EXPECT_EQ(std::count(scan.logits, scan.logits + 2 * scan.logit_stride, 0.0f),
+  EXPECT_TRUE(AllFinite(scan.to.logits, 2 * scan.to.logit_stride));
+  EXPECT_EQ(std::count(scan.to.logits,
+                       scan.to.logits + 2 * scan.to.logit_stride, 0.0f),
             0)
       << "slots left out";
-  const std::vector<ColdPage> pages(
-      12, {.digest = digest.data(), .body = body.data(), .index = 2});
+  const std::vector<ChosenColdPage> pages(12, {.body = body.data(), .page = 6});
   const AttendColdArgs attend = inputs.AttendArgs(pages);
   set.attend_cold(attend);
   EXPECT_TRUE(AllFinite(attend.o, 2 * 32));
@@ -95,10 +95,11 @@ TEST(KernelInputsTest, AnEncodedGroupCanBeAttendedTo) {
   ColdInputs inputs(shape);
   const EncodeColdArgs encode = inputs.EncodeArgs(exact.data());
   set.encode_cold(encode);
-  std::vector<ColdPage> pages;
+  const uint8_t* const digest = encode.digest;
+  set.scan_cold(inputs.ScanArgs(&digest));
+  std::vector<ChosenColdPage> pages;
   for (uint32_t i = 0; i < kColdGroupPages; ++i) {
-    pages.push_back(
-        {.digest = encode.digest, .body = encode.bodies[i], .index = i});
+    pages.push_back({.body = encode.bodies[i], .page = i});
   }
   const AttendColdArgs attend = inputs.AttendArgs(pages);
   set.attend_cold(attend);

@@ -225,6 +225,7 @@ struct KernelTable {
   // The same bytes from every set.
   void (*encode_cold)(const EncodeColdArgs& args);
   void (*scan_cold)(const ScanColdArgs& args);
+  void (*page_sums)(const PageSumsArgs& args);
   void (*page_masses)(const PageMassesArgs& args);
   void (*attend_cold)(const AttendColdArgs& args);
 

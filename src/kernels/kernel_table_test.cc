@@ -49,6 +49,8 @@ TEST(KernelTableTest, EverySetIsComplete) {
     EXPECT_NE(set->attend_prefill_mixed_bf16, nullptr) << set->name;
     EXPECT_NE(set->encode_cold, nullptr) << set->name;
     EXPECT_NE(set->scan_cold, nullptr) << set->name;
+    EXPECT_NE(set->page_sums, nullptr) << set->name;
+    EXPECT_NE(set->page_masses, nullptr) << set->name;
     EXPECT_NE(set->attend_cold, nullptr) << set->name;
     EXPECT_NE(set->reduce_mass, nullptr) << set->name;
     EXPECT_NE(set->rms_norm, nullptr) << set->name;

@@ -8,6 +8,7 @@ namespace lkv {
 void FillAvx2Kernels(KernelTable* table) {
   table->name = "avx2";
   AddRowKernels(table);
+  table->page_sums = PageSums;
   table->page_masses = PageMasses;
   AddAvx2Matmul(table);
   AddAvx2Attention(table);

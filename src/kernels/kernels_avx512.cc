@@ -8,6 +8,7 @@ namespace lkv {
 void FillAvx512Kernels(KernelTable* table) {
   table->name = "avx512";
   AddRowKernels(table);
+  table->page_sums = PageSums;
   table->page_masses = PageMasses;
   AddAvx512Matmul(table);
   AddAvx512Attention(table);

@@ -3,9 +3,9 @@
 #include <limits>
 #include <optional>
 
+#include "kernels/cold_layout.h"
 #include "kernels/int8_page.h"
 #include "kernels/kernel_sets.h"
-#include "kernels/scalar_folded_query.h"
 
 namespace lkv {
 namespace {
@@ -80,22 +80,18 @@ class Int8Slot {
 class ColdSlot {
  public:
   ColdSlot() = default;
-  ColdSlot(const PageRun& run, uint32_t slot)
-      : page_(run.cold[slot / kPageSlots]),
-        slot_(slot % kPageSlots),
-        head_dim_(run.head_dim) {}
+  ColdSlot(const ColdPage& page, uint32_t slot, uint32_t head_dim)
+      : page_(page), slot_(slot), head_dim_(head_dim) {}
 
-  uint32_t KeyLevel(uint32_t d) const {
-    const uint32_t upper =
-        page_.digest[ColdUpperAt(slot_, d)] >> (2 * page_.index) & 3;
-    const uint32_t lower =
-        page_.body[ColdLowerAt(slot_, d)] >> ColdLowerShift(d) & 3;
-    return 4 * upper + lower;
+  uint32_t KeyLower(uint32_t d) const {
+    return page_.body[ColdLowerAt(slot_, d)] >> ColdLowerShift(d) & 3;
   }
   float Key(uint32_t d) const {
     const auto* scales = reinterpret_cast<const uint16_t*>(
         page_.digest + ColdKeyScalesAt(head_dim_));
-    return ElementOf(KeyLevel(d), scales[d], scales[head_dim_ + d]);
+    const uint32_t upper =
+        page_.digest[ColdUpperAt(slot_, d)] >> (2 * page_.index) & 3;
+    return ElementOf(4 * upper + KeyLower(d), scales[d], scales[head_dim_ + d]);
   }
   float Value(uint32_t d) const {
     const auto* scales = reinterpret_cast<const uint16_t*>(
@@ -123,7 +119,8 @@ class MixedSlot {
     if (run.pages[slot / kPageSlots] != nullptr) {
       exact_.emplace(run, slot);
     } else {
-      cold_ = ColdSlot(run, slot);
+      cold_ = ColdSlot(run.cold[slot / kPageSlots], slot % kPageSlots,
+                       run.head_dim);
     }
   }
 
@@ -137,51 +134,6 @@ class MixedSlot {
   ColdSlot cold_;
 };
 
-// The logits of one query.
-template <typename Slot>
-class Logits {
- public:
-  Logits(const PageRun& run, const float* q) : run_(run), q_(q) {}
-
-  float Of(uint32_t slot) const {
-    const Slot key(run_, slot);
-    float sum = 0;
-    for (uint32_t d = 0; d < run_.head_dim; ++d) sum += key.Key(d) * q_[d];
-    return sum;
-  }
-
- private:
-  const PageRun& run_;
-  const float* const q_;
-};
-
-// The query is folded anew where a group begins.
-template <>
-class Logits<ColdSlot> {
- public:
-  Logits(const PageRun& run, const float* q) : run_(run), q_(q) {}
-
-  float Of(uint32_t slot) {
-    const uint8_t* const digest = run_.cold[slot / kPageSlots].digest;
-    if (digest != folded_for_) {
-      folded_ = FoldedQuery(digest, run_.head_dim, q_, 0, kMeanColdLevel);
-      folded_for_ = digest;
-    }
-    const ColdSlot key(run_, slot);
-    int32_t sum = 0;
-    for (uint32_t d = 0; d < run_.head_dim; ++d) {
-      sum += folded_.bytes[d] * static_cast<int32_t>(key.KeyLevel(d));
-    }
-    return folded_.Logit(sum);
-  }
-
- private:
-  const PageRun& run_;
-  const float* const q_;
-  const uint8_t* folded_for_ = nullptr;
-  FoldedQuery folded_;
-};
-
 // Where the probabilities of one (query, head) are kept; p may be nullptr.
 struct KeptRow {
   float* p = nullptr;
@@ -193,47 +145,61 @@ struct State {
   float l = 0;
 };
 
-// Attention of one query head over the first n_visible slots of a run, chunk
+// Attention of one query head over the first n_visible of n_slots slots, chunk
 // by chunk: the running maximum changes at chunk borders only, so that the
-// probabilities kept of one chunk share it. o is not divided by l.
-template <typename Slot>
-State AttendRow(const PageRun& run, uint32_t n_visible, const float* q,
-                float* o, KeptRow kept) {
+// probabilities kept of one chunk share it. slot_of(i) has the values of slot
+// i. o is not divided by l.
+template <typename LogitOf, typename SlotOf>
+State AttendSlots(uint32_t n_slots, uint32_t n_visible, uint32_t head_dim,
+                  const LogitOf& logit_of, const SlotOf& slot_of, float* o,
+                  KeptRow kept) {
   State state;
-  for (uint32_t d = 0; d < run.head_dim; ++d) o[d] = 0;
-  Logits<Slot> of_query(run, q);
+  for (uint32_t d = 0; d < head_dim; ++d) o[d] = 0;
   float logits[kAttendChunkSlots];
   for (uint32_t first = 0; first < n_visible; first += kAttendChunkSlots) {
     uint32_t n = n_visible - first < kAttendChunkSlots ? n_visible - first
                                                        : kAttendChunkSlots;
     float top = state.m;
     for (uint32_t i = 0; i < n; ++i) {
-      logits[i] = of_query.Of(first + i);
+      logits[i] = logit_of(first + i);
       top = std::fmax(top, logits[i]);
     }
     float rescale = std::exp(state.m - top);  // 0 in the first chunk
     state.m = top;
     state.l *= rescale;
-    for (uint32_t d = 0; d < run.head_dim; ++d) o[d] *= rescale;
+    for (uint32_t d = 0; d < head_dim; ++d) o[d] *= rescale;
     for (uint32_t i = 0; i < n; ++i) {
       float p = std::exp(logits[i] - top);
       state.l += p;
-      const Slot slot(run, first + i);
-      for (uint32_t d = 0; d < run.head_dim; ++d) o[d] += p * slot.Value(d);
+      const auto slot = slot_of(first + i);
+      for (uint32_t d = 0; d < head_dim; ++d) o[d] += p * slot.Value(d);
       if (kept.p != nullptr) kept.p[first + i] = p;
     }
     if (kept.p != nullptr) kept.p_max[first / kAttendChunkSlots] = top;
   }
   if (kept.p != nullptr) {
-    uint32_t n_padded =
-        (run.n_slots + kPageSlots - 1) / kPageSlots * kPageSlots;
+    uint32_t n_padded = (n_slots + kPageSlots - 1) / kPageSlots * kPageSlots;
     for (uint32_t i = n_visible; i < n_padded; ++i) kept.p[i] = 0;
     uint32_t n_seen = (n_visible + kAttendChunkSlots - 1) / kAttendChunkSlots;
-    for (uint32_t c = n_seen; c * kAttendChunkSlots < run.n_slots; ++c) {
+    for (uint32_t c = n_seen; c * kAttendChunkSlots < n_slots; ++c) {
       kept.p_max[c] = state.m;
     }
   }
   return state;
+}
+
+template <typename Slot>
+State AttendRow(const PageRun& run, uint32_t n_visible, const float* q,
+                float* o, KeptRow kept) {
+  const auto slot_of = [&](uint32_t slot) { return Slot(run, slot); };
+  const auto logit_of = [&](uint32_t slot) {
+    const Slot key(run, slot);
+    float sum = 0;
+    for (uint32_t d = 0; d < run.head_dim; ++d) sum += key.Key(d) * q[d];
+    return sum;
+  };
+  return AttendSlots(run.n_slots, n_visible, run.head_dim, logit_of, slot_of, o,
+                     kept);
 }
 
 template <typename Slot>
@@ -252,19 +218,37 @@ void AttendDecode(const AttendDecodeArgs& args) {
 }
 
 void AttendCold(const AttendColdArgs& args) {
-  AttendDecode<ColdSlot>({.run = {.pages = nullptr,
-                                  .n_slots = args.n_pages * kPageSlots,
-                                  .head_dim = args.head_dim,
-                                  .cold = args.pages},
-                          .group = args.group,
-                          .q = args.q,
-                          .m = args.m,
-                          .l = args.l,
-                          .o = args.o,
-                          .p = args.p,
-                          .p_stride = args.p_stride,
-                          .p_max = args.p_max,
-                          .p_max_stride = args.p_max_stride});
+  const ColdEstimates& of = args.of;
+  const uint32_t n_slots = args.n_pages * kPageSlots;
+  const auto slot_of = [&](uint32_t slot) {
+    const ColdPage page = {.body = args.pages[slot / kPageSlots].body};
+    return ColdSlot(page, slot % kPageSlots, of.head_dim);
+  };
+  for (uint32_t g = 0; g < of.group; ++g) {
+    const auto logit_of = [&](uint32_t slot) {
+      const uint32_t page = args.pages[slot / kPageSlots].page;
+      const size_t row = size_t{page / kColdGroupPages} * of.group + g;
+      const int8_t* const q = of.q + row * of.head_dim;
+      const ColdSlot key = slot_of(slot);
+      int32_t sum = 0;
+      for (uint32_t d = 0; d < of.head_dim; ++d) {
+        sum += q[d] * static_cast<int32_t>(key.KeyLower(d));
+      }
+      const float estimate = of.logits[g * of.logit_stride + page * kPageSlots +
+                                       slot % kPageSlots];
+      return estimate + of.offsets[row] +
+             of.units[row] * static_cast<float>(sum);
+    };
+    KeptRow kept;
+    if (args.p != nullptr) {
+      kept = {args.p + g * args.p_stride, args.p_max + g * args.p_max_stride};
+    }
+    const State state =
+        AttendSlots(n_slots, n_slots, of.head_dim, logit_of, slot_of,
+                    args.o + size_t{g} * of.head_dim, kept);
+    args.m[g] = state.m;
+    args.l[g] = state.l;
+  }
 }
 
 template <typename Slot>

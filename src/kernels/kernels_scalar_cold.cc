@@ -1,5 +1,6 @@
 // Reference kernels of cold groups, but for attention to their pages, which is
 // in kernels_scalar_attention.cc.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -98,47 +99,64 @@ void EncodeCold(const EncodeColdArgs& args) {
   }
 }
 
-void ScanGroup(const ScanColdArgs& args, const uint8_t* digest, const float* q,
-               float* logits) {
-  const FoldedQuery folded(digest, args.head_dim, q, kUnreadLower, 0);
-  for (uint32_t i = 0; i < kColdGroupSlots; ++i) {
-    int32_t sum = 0;
-    for (uint32_t d = 0; d < args.head_dim; ++d) {
-      const uint32_t byte = digest[ColdUpperAt(i % kPageSlots, d)];
-      const uint32_t upper = byte >> (2 * (i / kPageSlots)) & 3;
-      sum += folded.bytes[d] * static_cast<int32_t>(upper);
+void ScanCold(const ScanColdArgs& args) {
+  const ColdEstimates& to = args.to;
+  for (uint32_t i = 0; i < args.n_groups; ++i) {
+    const uint8_t* const digest = args.digests[i];
+    for (uint32_t g = 0; g < to.group; ++g) {
+      const FoldedQuery folded(digest, to.head_dim,
+                               args.q + size_t{g} * to.head_dim);
+      const size_t group = args.first_group + i;
+      const size_t row = group * to.group + g;
+      std::memcpy(to.q + row * to.head_dim, folded.bytes, to.head_dim);
+      to.units[row] = folded.unit;
+      to.offsets[row] = folded.lower_offset;
+      float* const logits =
+          to.logits + g * to.logit_stride + group * kColdGroupSlots;
+      for (uint32_t slot = 0; slot < kColdGroupSlots; ++slot) {
+        int32_t sum = 0;
+        for (uint32_t d = 0; d < to.head_dim; ++d) {
+          const uint32_t byte = digest[ColdUpperAt(slot % kPageSlots, d)];
+          const uint32_t upper = byte >> (2 * (slot / kPageSlots)) & 3;
+          sum += folded.bytes[d] * static_cast<int32_t>(upper);
+        }
+        logits[slot] =
+            folded.offset + folded.unit * static_cast<float>(4 * sum);
+      }
     }
-    logits[i] = folded.Logit(4 * sum);
   }
 }
 
-void ScanCold(const ScanColdArgs& args) {
-  for (uint32_t i = 0; i < args.n_groups; ++i) {
-    for (uint32_t g = 0; g < args.group; ++g) {
-      ScanGroup(args, args.digests[i], args.q + size_t{g} * args.head_dim,
-                args.logits + g * args.logit_stride + i * kColdGroupSlots);
+void PageSums(const PageSumsArgs& args) {
+  const uint32_t n_pages = args.n_groups * kColdGroupPages;
+  for (uint32_t g = 0; g < args.group; ++g) {
+    const float* const logits = args.logits + g * args.logit_stride;
+    const float m = *std::max_element(logits, logits + n_pages * kPageSlots);
+    args.m[g * args.m_stride] = m;
+    float* const sums = args.sums + g * args.sum_stride;
+    std::fill_n(sums, n_pages, 0.0f);
+    for (uint32_t i = 0; i < n_pages * kPageSlots; ++i) {
+      sums[i / kPageSlots] += std::exp(logits[i] - m);
     }
   }
 }
 
 void PageMasses(const PageMassesArgs& args) {
+  const uint32_t n_runs = (args.n_pages + args.run_pages - 1) / args.run_pages;
   for (uint32_t g = 0; g < args.group; ++g) {
-    const float* logits = args.logits + g * args.logit_stride;
-    float max = args.other_m[g];
-    for (uint32_t i = 0; i < args.n_pages * kPageSlots; ++i) {
-      if (args.mass[i / kPageSlots] >= 0) max = std::max(max, logits[i]);
-    }
+    float* const m = args.m + g * args.m_stride;
+    const float* const sums = args.sums + g * args.sum_stride;
+    const float max =
+        std::max(args.other_m[g], *std::max_element(m, m + n_runs));
+    for (uint32_t run = 0; run < n_runs; ++run) m[run] = std::exp(m[run] - max);
     float sum = args.other_l[g] * std::exp(args.other_m[g] - max);
-    std::fill_n(args.page_sums, args.n_pages, 0.0f);
-    for (uint32_t i = 0; i < args.n_pages * kPageSlots; ++i) {
-      if (args.mass[i / kPageSlots] < 0) continue;
-      const float p = std::exp(logits[i] - max);
-      args.page_sums[i / kPageSlots] += p;
-      sum += p;
+    for (uint32_t i = 0; i < args.n_pages; ++i) {
+      if (args.mass[i] >= 0) sum += sums[i] * m[i / args.run_pages];
     }
-    for (uint32_t page = 0; page < args.n_pages; ++page) {
-      if (args.mass[page] < 0) continue;
-      args.mass[page] = std::max(args.mass[page], args.page_sums[page] / sum);
+    for (uint32_t i = 0; i < args.n_pages; ++i) {
+      if (args.mass[i] < 0) continue;
+      args.mass[i] =
+          std::max(args.mass[i], sums[i] * m[i / args.run_pages] / sum);
     }
   }
 }
@@ -148,6 +166,7 @@ void PageMasses(const PageMassesArgs& args) {
 void AddScalarCold(KernelTable* table) {
   table->encode_cold = EncodeCold;
   table->scan_cold = ScanCold;
+  table->page_sums = PageSums;
   table->page_masses = PageMasses;
 }
 

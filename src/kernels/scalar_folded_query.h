@@ -11,36 +11,34 @@
 namespace lkv {
 namespace {
 
-// The logit of a key whose levels are lowest + x is offset + unit * sum bytes
-// x. What rounding takes away counts as if every x were `centre`.
+// The estimated logit of a key with the upper bits u is offset + 4 unit sum
+// bytes u; lower bits x add lower_offset + unit sum bytes x.
 struct FoldedQuery {
   int8_t bytes[kMaxHeadDim] = {};
   float unit = 0;
   float offset = 0;
+  float lower_offset = 0;
 
-  FoldedQuery() = default;
-  FoldedQuery(const uint8_t* digest, uint32_t head_dim, const float* q,
-              float lowest, float centre) {
+  FoldedQuery(const uint8_t* digest, uint32_t head_dim, const float* q) {
     const auto* scales =
         reinterpret_cast<const uint16_t*>(digest + ColdKeyScalesAt(head_dim));
     const uint16_t* mins = scales + head_dim;
     float largest = 0;
     for (uint32_t d = 0; d < head_dim; ++d) {
       const float scale = F16ToF32(scales[d]);
-      offset += q[d] * (F16ToF32(mins[d]) + (lowest + centre) * scale);
+      offset += q[d] * (F16ToF32(mins[d]) + kMeanColdLevel * scale);
       largest = std::max(largest, std::fabs(q[d] * scale));
     }
     unit = UnitOf(largest);
+    int32_t sum = 0;
     for (uint32_t d = 0; d < head_dim; ++d) {
       // Exact before it is rounded, as a fused multiplication is.
       const double product = double{q[d]} * double{F16ToF32(scales[d])};
       bytes[d] = static_cast<int8_t>(std::lrint(product / double{unit}));
-      offset -= centre * unit * static_cast<float>(bytes[d]);
+      sum += bytes[d];
     }
-  }
-
-  float Logit(int32_t sum) const {
-    return offset + unit * static_cast<float>(sum);
+    offset -= kMeanUpperLevel * unit * static_cast<float>(sum);
+    lower_offset = -kUnreadLower * unit * static_cast<float>(sum);
   }
 
  private:

@@ -11,34 +11,14 @@
 namespace lkv {
 namespace {
 
-// Logits of all groups, the last first: digests may lie anywhere.
 std::vector<float> Scan(const KernelTable& set, const ColdGroups& cold,
                         uint32_t group, const std::vector<float>& q) {
-  std::vector<const uint8_t*> digests;
-  for (uint32_t i = cold.n_groups(); i-- > 0;) {
-    digests.push_back(cold.digest(i));
-  }
-  std::vector<float> logits(size_t{group} * cold.n_slots());
-  set.scan_cold({.digests = digests.data(),
-                 .n_groups = cold.n_groups(),
-                 .head_dim = cold.head_dim,
-                 .group = group,
-                 .q = q.data(),
-                 .logits = logits.data(),
-                 .logit_stride = cold.n_slots()});
-  // In the order of the groups.
-  std::vector<float> sorted;
-  for (uint32_t g = 0; g < group; ++g) {
-    for (uint32_t i = cold.n_groups(); i-- > 0;) {
-      const float* from = &logits[g * cold.n_slots() + i * kColdGroupSlots];
-      sorted.insert(sorted.end(), from, from + kColdGroupSlots);
-    }
-  }
-  return sorted;
+  return Scanned(set, cold, group, q, cold.n_groups()).logits;
 }
 
 // Rounding puts no product of a query and a scale off by more than half a unit
-// of at most 1 / 63.5 of the largest, which counts 4 u times; the rest is f32.
+// of at most 1 / 63.5 of the largest, which counts as often as four times the
+// upper bits differ from 6; the rest is f32.
 void ExpectEstimates(const ColdGroups& cold, const float* q,
                      const float* logits) {
   for (uint32_t slot = 0; slot < cold.n_slots(); ++slot) {
@@ -51,7 +31,8 @@ void ExpectEstimates(const ColdGroups& cold, const float* q,
     double rounding = 1e-5;
     for (uint32_t d = 0; d < cold.head_dim; ++d) {
       exact += q[d] * cold.EstimatedKey(slot, d);
-      rounding += 0.5 * largest / 63.5 * 4 * (cold.KeyLevel(slot, d) / 4);
+      const double level = 4 * (cold.KeyLevel(slot, d) / 4);
+      rounding += 0.5 * largest / 63.5 * std::fabs(level - 6);
     }
     ASSERT_NEAR(logits[slot], exact, rounding) << slot;
   }
@@ -118,7 +99,7 @@ TEST(ScanColdTest, SumsOfIntegersAreExactInEverySet) {
   }
 }
 
-// Any query: all sets round it alike. A min of -1.5 scales takes away what is
+// Any query: all sets round it alike. A min of -7.5 scales takes away what is
 // summed in f32.
 TEST(ScanColdTest, EverySetRoundsTheQueryAlike) {
   Random random(4);
@@ -127,17 +108,37 @@ TEST(ScanColdTest, EverySetRoundsTheQueryAlike) {
     for (uint32_t i = 0; i < cold.n_groups(); ++i) {
       for (uint32_t d = 0; d < head_dim; ++d) {
         const float scale = static_cast<float>(1 + random.Below(100)) / 256;
-        cold.SetKeyScale(i, d, scale, -1.5f * scale);
+        cold.SetKeyScale(i, d, scale, -7.5f * scale);
       }
     }
     for (uint32_t round = 0; round < 20; ++round) {
       const std::vector<float> q = ScaledQueries(3, head_dim, &random);
-      const std::vector<float> expected =
-          Scan(*SelectKernels("scalar"), cold, 3, q);
+      const Scanned expected(*SelectKernels("scalar"), cold, 3, q, 5);
       for (const KernelTable* set : AllSets()) {
-        ASSERT_EQ(Scan(*set, cold, 3, q), expected)
+        const Scanned got(*set, cold, 3, q, 5);
+        ASSERT_EQ(got.logits, expected.logits) << set->name << " " << head_dim;
+        ASSERT_EQ(got.q, expected.q) << set->name << " " << head_dim;
+        ASSERT_EQ(got.units, expected.units) << set->name << " " << head_dim;
+        ASSERT_EQ(got.offsets, expected.offsets)
             << set->name << " " << head_dim;
       }
+    }
+  }
+}
+
+// Lengths of calls around what is folded and prefetched ahead.
+TEST(ScanColdTest, ResultsDoNotDependOnHowGroupsAreCut) {
+  Random random(7);
+  const ColdGroups cold(21, 64, &random);
+  const std::vector<float> q = ScaledQueries(3, 64, &random);
+  for (const KernelTable* set : AllSets()) {
+    const Scanned whole(*set, cold, 3, q, 21);
+    for (uint32_t n : {1u, 2u, 7u, 8u, 9u, 20u}) {
+      const Scanned cut(*set, cold, 3, q, n);
+      EXPECT_EQ(cut.logits, whole.logits) << set->name << " " << n;
+      EXPECT_EQ(cut.q, whole.q) << set->name << " " << n;
+      EXPECT_EQ(cut.units, whole.units) << set->name << " " << n;
+      EXPECT_EQ(cut.offsets, whole.offsets) << set->name << " " << n;
     }
   }
 }
@@ -166,13 +167,19 @@ TEST(ScanColdTest, RowsOfLogitsMayLieApart) {
   const uint8_t* digest = cold.digest(0);
   for (const KernelTable* set : AllSets()) {
     std::vector<float> logits(100 + kColdGroupSlots, -1.0f);
+    std::vector<int8_t> folded(2 * 64);
+    float units[2], offsets[2];
     set->scan_cold({.digests = &digest,
+                    .first_group = 0,
                     .n_groups = 1,
-                    .head_dim = 64,
-                    .group = 2,
                     .q = q.data(),
-                    .logits = logits.data(),
-                    .logit_stride = 100});
+                    .to = {.group = 2,
+                           .head_dim = 64,
+                           .logits = logits.data(),
+                           .logit_stride = 100,
+                           .q = folded.data(),
+                           .units = units,
+                           .offsets = offsets}});
     const std::vector<float> close = Scan(*set, cold, 2, q);
     for (uint32_t slot = 0; slot < kColdGroupSlots; ++slot) {
       EXPECT_EQ(logits[slot], close[slot]);

@@ -2,10 +2,10 @@
 // token, all query heads of a KV head. Include after avx2_simd.h or
 // avx512_simd.h.
 //
-// Logits are products of 8-bit queries and 4-bit levels (of the variance of
-// their error, 4 % is the query's). Values are multiplied with the two halves
-// of 16-bit probabilities: 8 bits would lose the slots that get less than a
-// 500th of the largest, of which there may be many.
+// Of the logits only what the lower bits of the keys add is left to be summed.
+// Values are multiplied with the two halves of 16-bit probabilities: 8 bits
+// would lose the slots that get less than a 500th of the largest, of which
+// there may be many.
 #pragma once
 
 #include "kernels/simd_cold_pages.h"
@@ -17,20 +17,18 @@ namespace {
 // Query heads that share a load; larger groups are taken in equal parts.
 constexpr int kColdHeads = Simd::kMaxSums / 2 < 8 ? Simd::kMaxSums / 2 : 8;
 
-// Pages between the one whose logits are found and the one whose keys are
-// prefetched then; its own values are, too. (All of them a chunk ahead, as f16
-// pages are, is 4 % slower: the first chunk of a lane, an eighth of it, waits.)
+// Pages between the one whose logits are found and the one that is prefetched.
 constexpr uint32_t kColdPrefetchPages = 8;
 
 // kChunkPages pages or fewer.
 struct ColdChunk {
-  const ColdPage* pages;
+  const ChosenColdPage* pages;
   uint32_t n_pages;
   // Behind this one, the last of all, nothing is prefetched.
-  const ColdPage* last;
+  const ChosenColdPage* last;
 
-  const ColdPage& Ahead(uint32_t i) const {
-    const ColdPage* const ahead = pages + i + kColdPrefetchPages;
+  const ChosenColdPage& Ahead(uint32_t i) const {
+    const ChosenColdPage* const ahead = pages + i + kColdPrefetchPages;
     return ahead < last ? *ahead : *last;
   }
 };
@@ -80,44 +78,49 @@ struct SplitSums {
   }
 };
 
-// Sums of products of queries and levels of one page, kLanes slots from `slot`
-// on.
+// What a scan has found, from head first_head on.
+struct EstimatesOfHeads {
+  const ColdEstimates& all;
+  uint32_t first_head;
+
+  // Of heads they are logit_stride apart.
+  const float* Logits(uint32_t page) const {
+    return all.logits + first_head * all.logit_stride + page * kPageSlots;
+  }
+  size_t Row(uint32_t page) const {
+    return size_t{page / kColdGroupPages} * all.group + first_head;
+  }
+};
+
+// Sums of products of queries, head_dim apart, and the lower bits of the keys
+// of one page, kLanes slots from `slot` on.
 template <int kHeads>
-struct LogitSums {
+struct LowerSums {
   Simd::I32 sums[kHeads];
 
-  LogitSums() {
+  LowerSums() {
     for (Simd::I32& sum : sums) sum = Simd::ZeroIntegers();
   }
 
   // Adds 4 kBlocks dimensions from d on.
   template <uint32_t kBlocks>
-  void Add(const ColdPage& page, const ColdPage& ahead, uint32_t slot,
-           uint32_t d, const FoldedQueries<kHeads>& q) {
+  void Add(const uint8_t* body, uint32_t slot, uint32_t d, const int8_t* q,
+           uint32_t head_dim) {
     static_assert(kBlocks <= Simd::kDotRounds);
-    const Simd::I32 lower_bits = Simd::SetInteger(kLowerPairs);
-    const Simd::I32 upper_bits = Simd::SetInteger(kLowerPairs << 2);
+    const Simd::I32 pairs = Simd::SetInteger(kLowerPairs);
     Simd::I32 dots[kHeads];
 #pragma GCC unroll 8
     for (int g = 0; g < kHeads; ++g) dots[g] = Simd::BeginDots(sums[g]);
 #pragma GCC unroll 8
     for (uint32_t b = 0; b < kBlocks; ++b) {
-      const size_t upper_at = ColdUpperAt(slot, d + 4 * b);
-      const size_t lower_at = ColdLowerAt(slot, d + 4 * b);
-      _mm_prefetch(ahead.digest + upper_at, _MM_HINT_T1);
-      if (b % 4 == 0) _mm_prefetch(ahead.body + lower_at, _MM_HINT_T1);
-      // To bits 2 and 3 of every byte.
-      const Simd::I32 upper =
-          Simd::RotateRight(Simd::LoadIntegers(page.digest + upper_at),
-                            (2 * page.index + 30) % 32);
+      const Simd::I32 bytes =
+          Simd::LoadIntegers(body + ColdLowerAt(slot, d + 4 * b));
       const Simd::I32 lower =
-          Simd::ShiftRight(Simd::LoadIntegers(page.body + lower_at), b % 4 * 2);
-      const Simd::I32 levels =
-          Simd::Or(Simd::And(upper, upper_bits), Simd::And(lower, lower_bits));
+          Simd::And(Simd::ShiftRight(bytes, b % 4 * 2), pairs);
 #pragma GCC unroll 8
       for (int g = 0; g < kHeads; ++g) {
-        dots[g] =
-            Simd::Dot(dots[g], levels, Simd::SetBytes(q.bytes[g] + d + 4 * b));
+        dots[g] = Simd::Dot(dots[g], lower,
+                            Simd::SetBytes(q + g * head_dim + d + 4 * b));
       }
     }
 #pragma GCC unroll 8
@@ -125,54 +128,54 @@ struct LogitSums {
   }
 };
 
-// Logits of one page: logits[g * stride + slot]. Prefetches its values, and the
-// keys of `ahead`.
+template <_mm_hint kHint>
+inline void PrefetchBytes(const void* from, size_t n_bytes) {
+  const auto* const bytes = static_cast<const char*>(from);
+  for (size_t i = 0; i < n_bytes; i += 64) _mm_prefetch(bytes + i, kHint);
+}
+
+// The body from memory, the rest from where the scan left it: the cache of
+// another core, perhaps.
 template <int kHeads>
-[[gnu::always_inline]] inline void ColdPageLogits(
-    const ColdPage& page, const ColdPage& ahead, uint32_t head_dim,
-    const FoldedQueries<kHeads>& q, float* logits, size_t stride) {
-  PrefetchScales(ahead.digest, head_dim);
-  for (size_t i = ColdValueAt(head_dim, 0, 0);
-       i < ColdValueScalesAt(head_dim) + kColdBodyScaleBytes; i += 64) {
-    _mm_prefetch(page.body + i, _MM_HINT_T1);
-  }
-  for (uint32_t slot = 0; slot < kPageSlots; slot += Simd::kLanes) {
-    LogitSums<kHeads> sums;
-    uint32_t d = 0;
-    for (; d + 32 <= head_dim; d += 32) {
-      sums.template Add<8>(page, ahead, slot, d, q);
-    }
-    if (d < head_dim) sums.template Add<4>(page, ahead, slot, d, q);
+inline void PrefetchPage(const ChosenColdPage& page, uint32_t head_dim,
+                         const EstimatesOfHeads& of) {
+  PrefetchBytes<_MM_HINT_T1>(page.body,
+                             ColdValueScalesAt(head_dim) + kColdBodyScaleBytes);
+  PrefetchBytes<_MM_HINT_T0>(of.all.q + of.Row(page.page) * head_dim,
+                             kHeads * head_dim);
 #pragma GCC unroll 8
-    for (int g = 0; g < kHeads; ++g) {
-      Simd::Store(logits + g * stride + slot,
-                  Simd::MulAdd(Simd::FromIntegers(sums.sums[g]),
-                               Simd::Set(q.units[g]), Simd::Set(q.offsets[g])));
-    }
+  for (int g = 0; g < kHeads; ++g) {
+    _mm_prefetch(of.Logits(page.page) + g * of.all.logit_stride, _MM_HINT_T0);
   }
 }
 
-// Logits of a chunk. All queries are folded first: their latencies overlap.
+// Logits of one page: logits[g * stride + slot]. Prefetches `ahead`.
 template <int kHeads>
-[[gnu::always_inline]] inline void ChunkLogits(const ColdChunk& chunk,
-                                               uint32_t head_dim,
-                                               const float* q, float* logits,
-                                               size_t stride) {
-  const auto begins_group = [&](uint32_t i) {
-    return i == 0 || chunk.pages[i].digest != chunk.pages[i - 1].digest;
-  };
-  FoldedQueries<kHeads> folded[kChunkPages];
-  uint32_t n_folded = 0;
-  for (uint32_t i = 0; i < chunk.n_pages; ++i) {
-    if (!begins_group(i)) continue;
-    folded[n_folded++].Fold(chunk.pages[i].digest, head_dim, q, 0,
-                            kMeanColdLevel);
-  }
-  n_folded = 0;
-  for (uint32_t i = 0; i < chunk.n_pages; ++i) {
-    if (i > 0 && begins_group(i)) ++n_folded;
-    ColdPageLogits<kHeads>(chunk.pages[i], chunk.Ahead(i), head_dim,
-                           folded[n_folded], logits + i * kPageSlots, stride);
+[[gnu::always_inline]] inline void ColdPageLogits(
+    const ChosenColdPage& page, const ChosenColdPage& ahead, uint32_t head_dim,
+    const EstimatesOfHeads& of, float* logits, size_t stride) {
+  PrefetchPage<kHeads>(ahead, head_dim, of);
+  const float* const estimates = of.Logits(page.page);
+  const size_t row = of.Row(page.page);
+  const int8_t* const q = of.all.q + row * head_dim;
+  for (uint32_t slot = 0; slot < kPageSlots; slot += Simd::kLanes) {
+    LowerSums<kHeads> sums;
+    uint32_t d = 0;
+    for (; d + 32 <= head_dim; d += 32) {
+      sums.template Add<8>(page.body, slot, d, q, head_dim);
+    }
+    if (d < head_dim) {
+      sums.template Add<4>(page.body, slot, d, q, head_dim);
+    }
+#pragma GCC unroll 8
+    for (int g = 0; g < kHeads; ++g) {
+      const Simd::F32 estimate =
+          Simd::Add(Simd::Load(estimates + g * of.all.logit_stride + slot),
+                    Simd::Set(of.all.offsets[row + g]));
+      Simd::Store(logits + g * stride + slot,
+                  Simd::MulAdd(Simd::FromIntegers(sums.sums[g]),
+                               Simd::Set(of.all.units[row + g]), estimate));
+    }
   }
 }
 
@@ -291,13 +294,15 @@ inline void AddColdColumns(const ColdChunk& chunk, uint32_t head_dim,
   }
 }
 
-// kHeadDim: args.head_dim, or 0 = any.
+// For kHeads heads from first_head on. kHeadDim: args.of.head_dim, or 0 = any.
 template <int kHeads, uint32_t kHeadDim>
-void AttendColdHeads(const AttendColdArgs& args) {
-  const uint32_t head_dim = kHeadDim != 0 ? kHeadDim : args.head_dim;
+void AttendColdHeads(const AttendColdArgs& args, uint32_t first_head) {
+  const uint32_t head_dim = kHeadDim != 0 ? kHeadDim : args.of.head_dim;
+  const EstimatesOfHeads of = {args.of, first_head};
+  float* const o = args.o + size_t{first_head} * head_dim;
   alignas(64) float local_p[kHeads * kAttendChunkSlots];
   RunningSoftmax softmax[kHeads];
-  Fill(args.o, kHeads * head_dim, 0.0f);
+  Fill(o, kHeads * head_dim, 0.0f);
 
   for (uint32_t first = 0; first < args.n_pages; first += kChunkPages) {
     const ColdChunk chunk = {
@@ -305,60 +310,58 @@ void AttendColdHeads(const AttendColdArgs& args) {
         .n_pages = AtMost(args.n_pages - first, kChunkPages),
         .last = args.pages + args.n_pages + args.n_ahead - 1};
     const bool keeps = args.p != nullptr;
-    float* const p = keeps ? args.p + first * kPageSlots : local_p;
+    float* const p =
+        keeps ? args.p + first_head * args.p_stride + first * kPageSlots
+              : local_p;
     const size_t p_stride = keeps ? args.p_stride : kAttendChunkSlots;
-    ChunkLogits<kHeads>(chunk, head_dim, args.q, p, p_stride);
+    for (uint32_t i = 0; i < chunk.n_pages; ++i) {
+      ColdPageLogits<kHeads>(chunk.pages[i], chunk.Ahead(i), head_dim, of,
+                             p + i * kPageSlots, p_stride);
+    }
     const uint32_t n_slots = chunk.n_pages * kPageSlots;
     SplitWeights<kHeads> weights(chunk, head_dim);
     for (int g = 0; g < kHeads; ++g) {
       const float rescale =
           weights.AddChunk(g, p + g * p_stride, n_slots, &softmax[g]);
-      if (rescale != 1.0f) Multiply(args.o + g * head_dim, head_dim, rescale);
+      if (rescale != 1.0f) Multiply(o + g * head_dim, head_dim, rescale);
       if (keeps) {
-        args.p_max[g * args.p_max_stride + first / kChunkPages] =
+        args.p_max[(first_head + g) * args.p_max_stride + first / kChunkPages] =
             softmax[g].max;
       }
     }
     ForColumns<Simd::kMaxSums / 2 / kHeads>(
         head_dim, [&]<int kVectors>(uint32_t column) {
-          AddColdColumns<kHeads, kVectors>(chunk, head_dim, weights, column,
-                                           args.o);
+          AddColdColumns<kHeads, kVectors>(chunk, head_dim, weights, column, o);
         });
   }
   for (int g = 0; g < kHeads; ++g) {
-    args.m[g] = softmax[g].max;
-    args.l[g] = Simd::SumOf(softmax[g].sum);
+    args.m[first_head + g] = softmax[g].max;
+    args.l[first_head + g] = Simd::SumOf(softmax[g].sum);
   }
 }
 
-// AttendColdHeads() for args.group <= kMax.
+// AttendColdHeads() for n_heads <= kMax.
 template <int kMax>
-inline void AttendColdHeadsOf(const AttendColdArgs& args) {
+inline void AttendColdHeadsOf(const AttendColdArgs& args, uint32_t first_head,
+                              uint32_t n_heads) {
   if constexpr (kMax > 1) {
-    if (args.group < kMax) {
-      AttendColdHeadsOf<kMax - 1>(args);
+    if (n_heads < kMax) {
+      AttendColdHeadsOf<kMax - 1>(args, first_head, n_heads);
       return;
     }
   }
-  if (args.head_dim == 64) return AttendColdHeads<kMax, 64>(args);
-  if (args.head_dim == 128) return AttendColdHeads<kMax, 128>(args);
-  AttendColdHeads<kMax, 0>(args);
+  const uint32_t head_dim = args.of.head_dim;
+  if (head_dim == 64) return AttendColdHeads<kMax, 64>(args, first_head);
+  if (head_dim == 128) return AttendColdHeads<kMax, 128>(args, first_head);
+  AttendColdHeads<kMax, 0>(args, first_head);
 }
 
 inline void AttendCold(const AttendColdArgs& args) {
-  const uint32_t n_parts = (args.group + kColdHeads - 1) / kColdHeads;
-  AttendColdArgs part = args;
-  for (uint32_t i = 0, g = 0; i < n_parts; ++i, g += part.group) {
-    part.group = (args.group - g) / (n_parts - i);
-    part.q = args.q + size_t{g} * args.head_dim;
-    part.m = args.m + g;
-    part.l = args.l + g;
-    part.o = args.o + size_t{g} * args.head_dim;
-    if (args.p != nullptr) {
-      part.p = args.p + g * args.p_stride;
-      part.p_max = args.p_max + g * args.p_max_stride;
-    }
-    AttendColdHeadsOf<kColdHeads>(part);
+  const uint32_t n_parts = (args.of.group + kColdHeads - 1) / kColdHeads;
+  for (uint32_t i = 0, g = 0; i < n_parts; ++i) {
+    const uint32_t n_heads = (args.of.group - g) / (n_parts - i);
+    AttendColdHeadsOf<kColdHeads>(args, g, n_heads);
+    g += n_heads;
   }
 }
 

@@ -25,28 +25,30 @@ inline Simd::F32 UnitsOf(Simd::F32 largest, float room, float share) {
                    Simd::Set(share));
 }
 
-// kHeads query heads for one digest: the logit of a key whose levels are
-// lowest + x, for head g, is offsets[g] + units[g] * sum bytes[g] x.
+// kHeads query heads for one digest: the estimated logit of a key with the
+// upper bits u, for head g, is offsets[g] + 4 units[g] * sum bytes[g] u.
 template <int kHeads>
 struct FoldedQueries {
-  alignas(64) int8_t bytes[kHeads][kMaxHeadDim];
+  const int8_t* bytes;  // [kHeads, head_dim]
   alignas(64) float units[Simd::kLanes];
   alignas(64) float offsets[Simd::kLanes];
 
-  // q [kHeads, head_dim]. What rounding takes away counts as if every x were
-  // `centre`. Both numbers are constants where this is called.
+  // q [kHeads, head_dim]. The bytes, units and offsets of ColdEstimates are
+  // written to the last three.
   [[gnu::always_inline]] void Fold(const uint8_t* digest, uint32_t head_dim,
-                                   const float* q, float lowest, float centre) {
+                                   const float* q, int8_t* to_bytes,
+                                   float* to_units, float* to_offsets) {
     const auto* const scales =
         reinterpret_cast<const uint16_t*>(digest + ColdKeyScalesAt(head_dim));
     const uint16_t* const mins = scales + head_dim;
     Simd::F32 top[kHeads];
     Simd::F32 offset[kHeads];
+    Simd::F32 sum[kHeads];
 #pragma GCC unroll 8
-    for (int g = 0; g < kHeads; ++g) top[g] = offset[g] = Simd::Zero();
+    for (int g = 0; g < kHeads; ++g) top[g] = offset[g] = sum[g] = Simd::Zero();
     for (uint32_t d = 0; d < head_dim; d += Simd::kLanes) {
       const Simd::F32 scale = Simd::LoadF16(scales + d);
-      const Simd::F32 middle = Simd::MulAdd(scale, Simd::Set(lowest + centre),
+      const Simd::F32 middle = Simd::MulAdd(scale, Simd::Set(kMeanColdLevel),
                                             Simd::LoadF16(mins + d));
 #pragma GCC unroll 8
       for (int g = 0; g < kHeads; ++g) {
@@ -69,13 +71,21 @@ struct FoldedQueries {
         const Simd::F32 rounder = Simd::Set(rounders[g]);
         const Simd::F32 rounded =
             Simd::MulAdd(Simd::Load(q + g * head_dim + d), scale, rounder);
-        Simd::StoreLowBytes(bytes[g] + d, Simd::BitsOf(rounded));
-        if (centre == 0) continue;
-        offset[g] = Simd::NegMulAdd(Simd::Sub(rounded, rounder),
-                                    Simd::Set(centre), offset[g]);
+        Simd::StoreLowBytes(to_bytes + g * head_dim + d, Simd::BitsOf(rounded));
+        sum[g] = Simd::Add(sum[g], Simd::Sub(rounded, rounder));
       }
     }
-    Simd::Store(offsets, Simd::SumsOf<kHeads>(offset));
+    bytes = to_bytes;
+    const Simd::F32 sums = Simd::SumsOf<kHeads>(sum);
+    Simd::Store(offsets, Simd::NegMulAdd(sums, Simd::Set(kMeanUpperLevel),
+                                         Simd::SumsOf<kHeads>(offset)));
+    alignas(64) float of_lower[Simd::kLanes];
+    Simd::Store(of_lower, Simd::Mul(sums, Simd::Set(-kUnreadLower)));
+#pragma GCC unroll 8
+    for (int g = 0; g < kHeads; ++g) {
+      to_units[g] = units[g];
+      to_offsets[g] = of_lower[g];
+    }
   }
 };
 

@@ -40,9 +40,14 @@ struct ScanQueries : FoldedQueries<kHeads> {
   // and whose levels are four times the upper bits.
   alignas(64) float page_units[kMaskedPages][Simd::kLanes];
 
-  [[gnu::always_inline]] void Fold(const uint8_t* digest, uint32_t head_dim,
-                                   const float* q) {
-    FoldedQueries<kHeads>::Fold(digest, head_dim, q, kUnreadLower, 0);
+  // Group `index` of args, for the heads from first_head on.
+  [[gnu::always_inline]] void Fold(const ScanColdArgs& args, uint32_t index,
+                                   uint32_t first_head, uint32_t head_dim) {
+    const ColdEstimates& to = args.to;
+    const size_t row = size_t{args.first_group + index} * to.group + first_head;
+    FoldedQueries<kHeads>::Fold(
+        args.digests[index], head_dim, args.q + size_t{first_head} * head_dim,
+        to.q + row * head_dim, to.units + row, to.offsets + row);
     Simd::F32 unit = Simd::Mul(Simd::Load(this->units), Simd::Set(4));
     for (auto& of_page : page_units) {
       Simd::Store(of_page, unit);
@@ -63,11 +68,12 @@ struct ScanSums {
     }
   }
 
-  // Adds 4 kBlocks dimensions from d on, `digest` being their bytes.
-  // Prefetches as many bytes from `ahead` on.
+  // Adds 4 kBlocks dimensions, `digest` and `queries` being those of the first;
+  // queries of heads are head_dim apart. Prefetches as many bytes from `ahead`
+  // on.
   template <int kBlocks>
-  void Add(const uint8_t* digest, const int8_t (*queries)[kMaxHeadDim],
-           uint32_t d, const uint8_t* ahead) {
+  void Add(const uint8_t* digest, const int8_t* queries, uint32_t head_dim,
+           const uint8_t* ahead) {
     static_assert(kBlocks <= Simd::kDotRounds);
     Simd::I32 dots[kColdGroupPages][kHeads];
 #pragma GCC unroll 8
@@ -86,8 +92,9 @@ struct ScanSums {
             Simd::SetInteger(0x03030303u << (i % kMaskedPages * 2)));
 #pragma GCC unroll 8
         for (int g = 0; g < kHeads; ++g) {
-          dots[i][g] = Simd::Dot(dots[i][g], upper,
-                                 Simd::SetBytes(queries[g] + d + 4 * b));
+          dots[i][g] =
+              Simd::Dot(dots[i][g], upper,
+                        Simd::SetBytes(queries + g * head_dim + 4 * b));
         }
       }
     }
@@ -115,20 +122,23 @@ struct ScanSums {
   }
 };
 
-// kHeadDim: args.head_dim, or 0 = any. (Known, it leaves no short loops whose
-// ends the processor guesses wrong: 15 % less time from memory.)
+// For kHeads heads from first_head on. kHeadDim: args.to.head_dim, or 0 = any.
+// (Known, it leaves no short loops whose ends the processor guesses wrong: 15 %
+// less time from memory.)
 template <int kHeads, uint32_t kHeadDim>
-void ScanHeads(const ScanColdArgs& args) {
-  const uint32_t head_dim = kHeadDim != 0 ? kHeadDim : args.head_dim;
+void ScanHeads(const ScanColdArgs& args, uint32_t first_head) {
+  const ColdEstimates& to = args.to;
+  const uint32_t head_dim = kHeadDim != 0 ? kHeadDim : to.head_dim;
   if (args.n_groups == 0) return;
-  const uint32_t last = args.n_groups - 1;
+  float* const logits = to.logits + first_head * to.logit_stride +
+                        size_t{args.first_group} * kColdGroupSlots;
   ScanQueries<kHeads> folded[2];
-  folded[0].Fold(args.digests[0], head_dim, args.q);
-  for (uint32_t group = 0; group <= last; ++group) {
+  folded[0].Fold(args, 0, first_head, head_dim);
+  for (uint32_t group = 0; group < args.n_groups; ++group) {
     const ScanQueries<kHeads>& q = folded[group % 2];
-    // Behind the last group that one again, for nothing.
-    folded[(group + 1) % 2].Fold(args.digests[AtMost(group + 1, last)],
-                                 head_dim, args.q);
+    if (group + 1 < args.n_groups) {
+      folded[(group + 1) % 2].Fold(args, group + 1, first_head, head_dim);
+    }
     const uint8_t* const digest = args.digests[group];
     const uint8_t* const ahead = DigestAhead(args, group);
     for (uint32_t slot = 0; slot < kPageSlots; slot += Simd::kLanes) {
@@ -136,13 +146,14 @@ void ScanHeads(const ScanColdArgs& args) {
       uint32_t d = 0;
       const auto add = [&]<int kBlocks>() {
         const size_t at = ColdUpperAt(slot, d);
-        sums.template Add<kBlocks>(digest + at, q.bytes, d, ahead + at);
+        sums.template Add<kBlocks>(digest + at, q.bytes + d, head_dim,
+                                   ahead + at);
         d += 4 * kBlocks;
       };
       while (d + 32 <= head_dim) add.template operator()<8>();
       if (d < head_dim) add.template operator()<4>();
-      sums.StoreLogits(q, args.logits + group * kColdGroupSlots + slot,
-                       args.logit_stride);
+      sums.StoreLogits(q, logits + group * kColdGroupSlots + slot,
+                       to.logit_stride);
     }
     PrefetchScales(ahead, head_dim);
   }
@@ -151,28 +162,27 @@ void ScanHeads(const ScanColdArgs& args) {
 // Query heads that share a load; larger groups are taken in equal parts.
 constexpr int kScanHeads = Simd::kMaxSums / kColdGroupPages;
 
-// ScanHeads() for args.group <= kMax.
+// ScanHeads() for n_heads <= kMax.
 template <int kMax>
-inline void ScanHeadsOf(const ScanColdArgs& args) {
+inline void ScanHeadsOf(const ScanColdArgs& args, uint32_t first_head,
+                        uint32_t n_heads) {
   if constexpr (kMax > 1) {
-    if (args.group < kMax) {
-      ScanHeadsOf<kMax - 1>(args);
+    if (n_heads < kMax) {
+      ScanHeadsOf<kMax - 1>(args, first_head, n_heads);
       return;
     }
   }
-  if (args.head_dim == 64) return ScanHeads<kMax, 64>(args);
-  if (args.head_dim == 128) return ScanHeads<kMax, 128>(args);
-  ScanHeads<kMax, 0>(args);
+  if (args.to.head_dim == 64) return ScanHeads<kMax, 64>(args, first_head);
+  if (args.to.head_dim == 128) return ScanHeads<kMax, 128>(args, first_head);
+  ScanHeads<kMax, 0>(args, first_head);
 }
 
 inline void ScanCold(const ScanColdArgs& args) {
-  const uint32_t n_parts = (args.group + kScanHeads - 1) / kScanHeads;
-  ScanColdArgs part = args;
-  for (uint32_t i = 0, g = 0; i < n_parts; ++i, g += part.group) {
-    part.group = (args.group - g) / (n_parts - i);
-    part.q = args.q + size_t{g} * args.head_dim;
-    part.logits = args.logits + g * args.logit_stride;
-    ScanHeadsOf<kScanHeads>(part);
+  const uint32_t n_parts = (args.to.group + kScanHeads - 1) / kScanHeads;
+  for (uint32_t i = 0, g = 0; i < n_parts; ++i) {
+    const uint32_t n_heads = (args.to.group - g) / (n_parts - i);
+    ScanHeadsOf<kScanHeads>(args, g, n_heads);
+    g += n_heads;
   }
 }
 

@@ -142,4 +142,45 @@ class ColdGroups {
   std::vector<std::vector<uint8_t>> bodies_;  // page by page
 };
 
+// What a scan of the groups of a lane finds, in buffers that are exactly large
+// enough.
+struct Scanned {
+  std::vector<float> logits;  // [group, n_slots]
+  std::vector<int8_t> q;
+  std::vector<float> units, offsets;
+  ColdEstimates estimates;
+
+  // In calls of groups_per_call groups; digests may lie anywhere.
+  Scanned(const KernelTable& set, const ColdGroups& cold, uint32_t group,
+          const std::vector<float>& query, uint32_t groups_per_call)
+      : logits(size_t{group} * cold.n_slots()),
+        q(size_t{group} * cold.n_groups() * cold.head_dim),
+        units(size_t{group} * cold.n_groups()),
+        offsets(units.size()),
+        estimates{.group = group,
+                  .head_dim = cold.head_dim,
+                  .logits = logits.data(),
+                  .logit_stride = cold.n_slots(),
+                  .q = q.data(),
+                  .units = units.data(),
+                  .offsets = offsets.data()} {
+    std::vector<const uint8_t*> digests;
+    for (uint32_t i = 0; i < cold.n_groups(); ++i) {
+      digests.push_back(cold.digest(i));
+    }
+    for (uint32_t i = 0; i < cold.n_groups(); i += groups_per_call) {
+      const uint32_t n = std::min(groups_per_call, cold.n_groups() - i);
+      set.scan_cold({.digests = &digests[i],
+                     .first_group = i,
+                     .n_groups = n,
+                     .ahead = digests.data() + i + n,
+                     .n_ahead = cold.n_groups() - i - n,
+                     .q = query.data(),
+                     .to = estimates});
+    }
+  }
+  Scanned(const Scanned&) = delete;
+  Scanned& operator=(const Scanned&) = delete;
+};
+
 }  // namespace lkv

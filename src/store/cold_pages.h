@@ -90,11 +90,13 @@ class ColdPages {
   // Page `index` of a lane, counted from its first token. Requires it to lie in
   // a filled group.
   ColdPage PageAt(uint32_t lane, uint32_t index) const {
-    const uint32_t group = index / kColdGroupPages;
-    const uint32_t in_group = index % kColdGroupPages;
-    return {.digest = digests_[lane][group],
-            .body = bodies_[lane][group] + in_group * body_bytes_,
-            .index = in_group};
+    return {.digest = digests_[lane][index / kColdGroupPages],
+            .body = BodyAt(lane, index),
+            .index = index % kColdGroupPages};
+  }
+  const uint8_t* BodyAt(uint32_t lane, uint32_t index) const {
+    return bodies_[lane][index / kColdGroupPages] +
+           index % kColdGroupPages * body_bytes_;
   }
 
   // Payload and bookkeeping of all groups.
