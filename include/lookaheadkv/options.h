@@ -135,6 +135,11 @@ struct CacheOptions {
   bool tiers = false;
   // Share of the tokens that have left which a decoded token reads in full.
   double attend_share = 0.25;
+  // Whether that is raised where too much of the attention is left out: more
+  // than max_recall_gap, sampled in one layer every guard_sample_steps steps.
+  bool guard = true;
+  uint32_t guard_sample_steps = 64;
+  double max_recall_gap = 0.15;
 
   // --- sessions -------------------------------------------------------------
   // The folder; "auto": lookaheadkv/sessions where this user's programs keep

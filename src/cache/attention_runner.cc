@@ -67,6 +67,7 @@ AttentionRunner::AttentionRunner(const KvShape& shape,
       observed_rows_(std::min(block_queries_, kWaveRows) * shape.group),
       members_(max_threads),
       read_runs_(shape.n_layers),
+      rest_runs_(shape.n_layers),
       cold_(shape, kernels, max_threads) {
   static_assert(kRunSlots % kAttendChunkSlots == 0);
   for (Member& member : members_) {
@@ -181,9 +182,12 @@ void AttentionRunner::BeginStep(std::span<const StepPart> parts) {
     for (size_t pair = 0; pair < n_pairs; ++pair) first_exact[pair] += n_scan;
     first_exact[n_pairs] = n_scan + n_exact;
     read_runs_[layer] = 0;
+    rest_runs_[layer] = 0;
     for (const StepPart& part : parts) {
       read_runs_[layer] =
           std::max(read_runs_[layer], cold_.MostReadRuns(part, layer));
+      rest_runs_[layer] =
+          std::max(rest_runs_[layer], cold_.MostRestRuns(part, layer));
     }
   }
 }
@@ -248,6 +252,12 @@ void AttentionRunner::AttendDecodes(TeamMember& me,
     cold_.MergeInto(*pair, &run_m_[state], &run_l_[state],
                     &run_o_[state * shape_.head_dim]);
     FinishDecode(mine, parts[*pair / shape_.n_kv_heads], *pair, call);
+  });
+  // The states still are what was attended to.
+  const uint32_t n_rest = rest_runs_[call.layer];
+  me.ForEach(parts.size() * n_rest, [&](size_t index) {
+    cold_.ReadRest(cold_call, index / n_rest,
+                   static_cast<uint32_t>(index % n_rest));
   });
 }
 

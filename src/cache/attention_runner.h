@@ -177,6 +177,7 @@ class AttentionRunner {
   // Items that what is chosen of coarse copies is cut into, for every part:
   // [n_layers].
   std::vector<uint32_t> read_runs_;
+  std::vector<uint32_t> rest_runs_;  // the same of what is left out, if sampled
   // Runs of a pair that are done in the layer under way; 0 between layers.
   std::vector<std::atomic<uint32_t>> n_runs_done_;
   // Decode, per (part, KV head) pair.

@@ -175,7 +175,15 @@ CachedSequence::CachedSequence(SequenceId id, const KvShape& shape,
       cost_(cost),
       pages_(std::move(pages)),
       kernels_(kernels),
-      resident_bytes_max_(ResidentBytes()) {}
+      attend_share_(options.cache.attend_share),
+      sampled_layer_(shape.n_layers),
+      resident_bytes_max_(ResidentBytes()) {
+  if (options.cache.tiers && options.cache.guard) {
+    guard_.emplace(
+        RecallGuard::Options{.sample_steps = options.cache.guard_sample_steps,
+                             .max_gap = options.cache.max_recall_gap});
+  }
+}
 
 CachedSequence::Judge::Judge(const KvShape& shape, const KernelTable& kernels,
                              const Rotation& rotation,
@@ -219,6 +227,9 @@ CachedSequence::CachedSequence(SequenceId id, const CachedSequence& other,
       pages_(std::move(pages)),
       kernels_(other.kernels_),
       cold_(std::move(cold)),
+      guard_(other.guard_),
+      attend_share_(other.attend_share_),
+      sampled_layer_(other.sampled_layer_),
       n_tokens_(other.n_tokens_),
       resident_bytes_max_(other.resident_bytes_max_),
       read_bytes_last_step_(other.read_bytes_last_step_) {
@@ -253,6 +264,18 @@ Status CachedSequence::StartCopying(const BudgetPlan& plan) {
   OpenGroups();
   for (uint32_t lane = 0; lane < shape_.n_lanes(); ++lane) CopyGroups(lane);
   return {};
+}
+
+void CachedSequence::UpdateGuard() {
+  sampled_layer_ = shape_.n_layers;
+  if (guard_->Add(recall_gap_, n_tokens_)) ApplyGuard();
+}
+
+void CachedSequence::ApplyGuard() {
+  attend_share_ = guard_->Widened(options_.cache.attend_share);
+  if (!judge_.has_value()) return;
+  judge_->policy->AllowNetwork(!guard_->drops_network());
+  judge_->evictor.ScoresChanged();
 }
 
 void CachedSequence::OpenGroups() {
@@ -370,6 +393,7 @@ SequenceStats CachedSequence::Stats() const {
     const ForecastCheck::Verdict* verdict = judge_->policy->forecast();
     if (verdict != nullptr) stats.forecast = *verdict;
   }
+  if (cold_.has_value()) stats.guard = guard_;
   return stats;
 }
 
@@ -417,6 +441,10 @@ void CachedSequence::OpenPages(uint32_t n_new) {
   pages_.Extend(n_tokens_, n_new);
   read_bytes_last_step_ = pages_.payload_bytes();
   cold_read_bytes_.store(0, std::memory_order_relaxed);
+  // A prompt reads everything.
+  sampled_layer_ = guard_.has_value() && cold_.has_value() && n_new == 1
+                       ? guard_->LayerToSample(n_tokens_, shape_.n_layers)
+                       : shape_.n_layers;
   const uint64_t resident_bytes = ResidentBytes();
   CHECK(resident_bytes <= plan_.budget_bytes);
   resident_bytes_max_ = std::max(resident_bytes_max_, resident_bytes);
@@ -437,6 +465,7 @@ void CachedSequence::EvaluateLane(uint32_t lane, uint32_t n_new,
 void CachedSequence::Advance(uint32_t n_new) {
   n_tokens_ += n_new;
   if (cold_.has_value()) OpenGroups();
+  if (sampled_layer_ < shape_.n_layers) UpdateGuard();
   if (judge_.has_value()) judge_->evictor.UpdateTargets(n_tokens_, n_new);
 }
 

@@ -21,6 +21,7 @@
 #include "cache/sequence_image.h"
 #include "cache/sequence_pages.h"
 #include "kernels/kernel_table.h"
+#include "policy/recall_guard.h"
 #include "store/cold_pages.h"
 
 namespace lkv {
@@ -49,7 +50,11 @@ class CachedSequence {
   const SequencePages& pages() const { return pages_; }
   // Coarse copies of its tokens; nullptr when there are none.
   const ColdPages* cold() const { return cold_ ? &*cold_ : nullptr; }
-  double attend_share() const { return options_.cache.attend_share; }
+  double attend_share() const { return attend_share_; }
+  // The layer of the step under way that also reads what it leaves out.
+  bool SamplesRecall(uint32_t layer) const { return layer == sampled_layer_; }
+  // What that layer left out, as a share of its attention; by one thread.
+  void SetRecallGap(double gap) { recall_gap_ = gap; }
   // A step has read so many bytes of cold pages; by any thread.
   void CountColdRead(uint64_t n_bytes) {
     cold_read_bytes_.fetch_add(n_bytes, std::memory_order_relaxed);
@@ -149,6 +154,10 @@ class CachedSequence {
     const uint32_t turn = lane % kColdGroupSlots;
     return n_tokens_ < turn ? 0 : (n_tokens_ - turn) / kColdGroupSlots;
   }
+  // Takes in the sample of the step that ends.
+  void UpdateGuard();
+  // What the guard's level means.
+  void ApplyGuard();
   void OpenGroups();
   void CopyGroups(uint32_t lane);
 
@@ -163,6 +172,10 @@ class CachedSequence {
   const KernelTable& kernels_;
   std::optional<ColdPages> cold_;
   std::optional<Judge> judge_;
+  std::optional<RecallGuard> guard_;
+  double attend_share_;  // as the guard has widened it
+  uint32_t sampled_layer_;
+  double recall_gap_ = 0;
   uint32_t n_tokens_ = 0;
   uint64_t resident_bytes_max_ = 0;
   // Only the payload of the beginning was restored: what judges it is told by

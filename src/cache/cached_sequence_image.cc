@@ -76,6 +76,10 @@ void CachedSequence::ExchangeRest(StateStream& stream) {
   stream.Exchange(has_cold);
   stream.Require(has_cold == cold_.has_value());
   if (cold_.has_value()) cold_->ExchangeState(stream);
+  bool has_guard = guard_.has_value();
+  stream.Exchange(has_guard);
+  stream.Require(has_guard == guard_.has_value());
+  if (guard_.has_value()) guard_->ExchangeState(stream);
   bool has_judge = judge_.has_value();
   stream.Exchange(has_judge);
   stream.Require(has_judge == judge_.has_value());
@@ -85,6 +89,9 @@ void CachedSequence::ExchangeRest(StateStream& stream) {
   judge_->spread.ExchangeState(stream);
   judge_->evidence.ExchangeState(stream, pages_);
   judge_->evictor.ExchangeState(stream);
+  if (stream.is_reading() && guard_.has_value()) {
+    attend_share_ = guard_->Widened(options_.cache.attend_share);
+  }
 }
 
 void CachedSequence::CopyPiece(const ImagePiece& piece,

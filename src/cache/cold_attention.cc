@@ -44,6 +44,9 @@ void ColdAttention::Reserve(uint32_t n_slots, uint32_t n_parts) {
   n_chosen_.resize(n_pairs);
   // Pick writes one more than it keeps.
   chosen_.resize(n_pairs * page_stride + 1);
+  n_rest_.resize(n_pairs);
+  rest_.resize(n_pairs * page_stride);
+  gaps_.resize(n_pairs);
   n_lanes_done_ = std::vector<std::atomic<uint32_t>>(n_parts);
   n_runs_done_ = std::vector<std::atomic<uint32_t>>(n_pairs);
   run_m_ = AlignedBuffer<float>(n_heads * run_stride);
@@ -65,8 +68,10 @@ uint64_t ColdAttention::n_bytes() const {
   }
   return n_floats * sizeof(float) + folded_q_.size() +
          bins_.size() * sizeof(uint16_t) +
-         chosen_.size() * sizeof(ChosenColdPage) +
-         (n_in_bin_.size() + n_above_.size() + n_chosen_.size()) *
+         (chosen_.size() + rest_.size()) * sizeof(ChosenColdPage) +
+         gaps_.size() * sizeof(double) +
+         (n_in_bin_.size() + n_above_.size() + n_chosen_.size() +
+          n_rest_.size()) *
              sizeof(uint32_t);
 }
 
@@ -234,19 +239,24 @@ void ColdAttention::Share(const Call& call, size_t part) {
     }
   }
   uint64_t n_read = 0;
+  const bool samples = sequence.SamplesRecall(call.layer);
   for (uint32_t h = 0; h < n_lanes; ++h) {
     Pick(call, first_pair + h);
+    if (samples) PickRest(call, first_pair + h);
     const uint32_t lane = shape_.LaneOf(call.layer, h);
-    n_read += n_taken[h] * ColdPages::BodyBytes(shape_.head_dim) +
+    const uint32_t n_pages =
+        n_taken[h] + (samples ? n_rest_[first_pair + h] : 0);
+    n_read += n_pages * ColdPages::BodyBytes(shape_.head_dim) +
               sequence.cold()->n_groups(lane) *
                   ColdPages::DigestBytes(shape_.head_dim);
   }
   sequence.CountColdRead(n_read);
 }
 
-uint32_t ColdAttention::FirstChosen(size_t pair) const {
+uint32_t ColdAttention::FirstPage(const std::vector<uint32_t>& n_pages,
+                                  size_t pair) const {
   const size_t first_pair = pair - pair % shape_.n_kv_heads;
-  return std::accumulate(&n_chosen_[first_pair], &n_chosen_[pair], uint32_t{0});
+  return std::accumulate(&n_pages[first_pair], &n_pages[pair], uint32_t{0});
 }
 
 void ColdAttention::Pick(const Call& call, size_t pair) {
@@ -261,7 +271,7 @@ void ColdAttention::Pick(const Call& call, size_t pair) {
   }
   const size_t first_of_part =
       pair / shape_.n_kv_heads * shape_.n_kv_heads * page_stride_;
-  ChosenColdPage* to = &chosen_[first_of_part + FirstChosen(pair)];
+  ChosenColdPage* to = &chosen_[first_of_part + FirstPage(n_chosen_, pair)];
   const uint16_t* const bins = &bins_[pair * page_stride_];
   const uint32_t n_pages = cold.n_groups(lane) * kColdGroupPages;
   // Which pages are taken no processor can guess, so all are written.
@@ -273,50 +283,131 @@ void ColdAttention::Pick(const Call& call, size_t pair) {
   }
 }
 
-uint32_t ColdAttention::ReadRuns(size_t pair) const {
-  // Who has nothing to read is done with its first run.
-  return std::max(1u, CeilDiv(n_chosen_[pair], kRunPages));
+void ColdAttention::PickRest(const Call& call, size_t pair) {
+  const ColdPages& cold = *PartOf(call, pair).sequence->cold();
+  const uint32_t lane = LaneOf(call, pair);
+  const size_t first_of_part =
+      pair / shape_.n_kv_heads * shape_.n_kv_heads * page_stride_;
+  const ChosenColdPage* chosen =
+      &chosen_[first_of_part + FirstPage(n_chosen_, pair)];
+  const ChosenColdPage* const end = chosen + n_chosen_[pair];
+  ChosenColdPage* const first =
+      &rest_[first_of_part + FirstPage(n_rest_, pair)];
+  ChosenColdPage* to = first;
+  const uint16_t* const bins = &bins_[pair * page_stride_];
+  for (uint32_t page = 0; page < cold.n_groups(lane) * kColdGroupPages;
+       ++page) {
+    if (chosen != end && chosen->page == page) {
+      ++chosen;
+    } else if (bins[page] > 0) {
+      *to++ = {.body = cold.BodyAt(lane, page), .page = page};
+    }
+  }
+  n_rest_[pair] = static_cast<uint32_t>(to - first);
+}
+
+std::optional<ColdAttention::PairRun> ColdAttention::RunOf(
+    const std::vector<uint32_t>& n_pages, size_t part, uint32_t item) const {
+  const size_t end_pair = (part + 1) * shape_.n_kv_heads;
+  for (size_t pair = part * shape_.n_kv_heads; pair < end_pair; ++pair) {
+    const uint32_t n_runs = RunsOf(n_pages[pair]);
+    if (item < n_runs) return PairRun{pair, item};
+    item -= n_runs;
+  }
+  return std::nullopt;
+}
+
+void ColdAttention::AttendRun(const PairRun& at,
+                              const std::vector<uint32_t>& n_pages,
+                              const std::vector<ChosenColdPage>& pages) {
+  const uint32_t n_all = n_pages[at.pair];
+  if (n_all == 0) return;
+  const size_t first_pair = at.pair - at.pair % shape_.n_kv_heads;
+  const size_t last_pair = first_pair + shape_.n_kv_heads - 1;
+  const uint32_t first = at.run * kRunPages;
+  const uint32_t n = std::min(kRunPages, n_all - first);
+  const uint32_t first_of_lane = FirstPage(n_pages, at.pair);
+  const uint32_t n_of_part = FirstPage(n_pages, last_pair) + n_pages[last_pair];
+  const size_t state = (at.pair * run_stride_ + at.run) * shape_.group;
+  kernels_.attend_cold(
+      {.pages = &pages[first_pair * page_stride_ + first_of_lane + first],
+       .n_pages = n,
+       .n_ahead = n_of_part - first_of_lane - first - n,
+       .of = EstimatesOf(at.pair),
+       .m = &run_m_[state],
+       .l = &run_l_[state],
+       .o = &run_o_[state * shape_.head_dim],
+       .p = nullptr,
+       .p_stride = 0,
+       .p_max = nullptr,
+       .p_max_stride = 0});
+}
+
+bool ColdAttention::FinishRun(size_t pair,
+                              const std::vector<uint32_t>& n_pages) {
+  // acq_rel: who comes last sees the states of all runs.
+  std::atomic<uint32_t>& n_done = n_runs_done_[pair];
+  if (n_done.fetch_add(1, std::memory_order_acq_rel) + 1 <
+      RunsOf(n_pages[pair])) {
+    return false;
+  }
+  n_done.store(0, std::memory_order_relaxed);
+  return true;
 }
 
 std::optional<size_t> ColdAttention::Read(const Call& call, size_t part,
                                           uint32_t item) {
   if (!Concerns(call.parts[part])) return std::nullopt;
-  const size_t first_pair = part * shape_.n_kv_heads;
-  const size_t end_pair = first_pair + shape_.n_kv_heads;
-  size_t pair = first_pair;
-  uint32_t run = item;
-  for (; pair < end_pair && run >= ReadRuns(pair); ++pair) {
-    run -= ReadRuns(pair);
+  const auto at = RunOf(n_chosen_, part, item);
+  if (!at) return std::nullopt;
+  AttendRun(*at, n_chosen_, chosen_);
+  if (!FinishRun(at->pair, n_chosen_)) return std::nullopt;
+  return at->pair;
+}
+
+uint32_t ColdAttention::MostRestRuns(const StepPart& part,
+                                     uint32_t layer) const {
+  if (!Concerns(part) || !part.sequence->SamplesRecall(layer)) return 0;
+  uint32_t n_groups = 0;
+  for (uint32_t h = 0; h < shape_.n_kv_heads; ++h) {
+    n_groups += part.sequence->cold()->n_groups(shape_.LaneOf(layer, h));
   }
-  if (pair == end_pair) return std::nullopt;
-  const uint32_t n_chosen = n_chosen_[pair];
-  if (n_chosen > 0) {
-    const uint32_t first = run * kRunPages;
-    const uint32_t n_pages = std::min(kRunPages, n_chosen - first);
-    const uint32_t first_of_lane = FirstChosen(pair);
-    const uint32_t n_of_part =
-        FirstChosen(end_pair - 1) + n_chosen_[end_pair - 1];
-    const size_t state = (pair * run_stride_ + run) * shape_.group;
-    kernels_.attend_cold(
-        {.pages = &chosen_[first_pair * page_stride_ + first_of_lane + first],
-         .n_pages = n_pages,
-         .n_ahead = n_of_part - first_of_lane - first - n_pages,
-         .of = EstimatesOf(pair),
-         .m = &run_m_[state],
-         .l = &run_l_[state],
-         .o = &run_o_[state * shape_.head_dim],
-         .p = nullptr,
-         .p_stride = 0,
-         .p_max = nullptr,
-         .p_max_stride = 0});
-  }
-  // acq_rel: who comes last sees the states of all runs.
-  std::atomic<uint32_t>& n_done = n_runs_done_[pair];
-  if (n_done.fetch_add(1, std::memory_order_acq_rel) + 1 < ReadRuns(pair)) {
-    return std::nullopt;
+  return n_groups * kColdGroupPages / kRunPages + shape_.n_kv_heads;
+}
+
+void ColdAttention::ReadRest(const Call& call, size_t part, uint32_t item) {
+  CachedSequence& sequence = *call.parts[part].sequence;
+  if (MostRestRuns(call.parts[part], call.layer) == 0) return;
+  const auto at = RunOf(n_rest_, part, item);
+  if (!at) return;
+  AttendRun(*at, n_rest_, rest_);
+  if (!FinishRun(at->pair, n_rest_)) return;
+  gaps_[at->pair] = GapOf(call, at->pair);
+  std::atomic<uint32_t>& n_done = n_lanes_done_[part];
+  if (n_done.fetch_add(1, std::memory_order_acq_rel) + 1 < shape_.n_kv_heads) {
+    return;
   }
   n_done.store(0, std::memory_order_relaxed);
-  return pair;
+  double sum = 0;
+  const size_t first_pair = part * shape_.n_kv_heads;
+  for (uint32_t h = 0; h < shape_.n_kv_heads; ++h) sum += gaps_[first_pair + h];
+  sequence.SetRecallGap(sum / shape_.n_kv_heads);
+}
+
+double ColdAttention::GapOf(const Call& call, size_t pair) const {
+  const uint32_t n_runs = CeilDiv(n_rest_[pair], kRunPages);
+  double sum = 0;
+  for (uint32_t g = 0; g < shape_.group; ++g) {
+    const double attended_m = call.exact_m[pair * call.exact_stride + g];
+    const double attended_l = call.exact_l[pair * call.exact_stride + g];
+    double rest = 0;
+    for (uint32_t run = 0; run < n_runs; ++run) {
+      const size_t state = (pair * run_stride_ + run) * shape_.group + g;
+      rest += run_l_[state] * std::exp(run_m_[state] - attended_m);
+    }
+    sum += rest / (rest + attended_l);
+  }
+  return sum / shape_.group;
 }
 
 void ColdAttention::MergeInto(size_t pair, float* m, float* l, float* o) const {

@@ -22,6 +22,7 @@
 // allocates.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -75,6 +76,13 @@ class ColdAttention {
   // Returns the pair of which everything chosen has been read with this item:
   // each pair once.
   std::optional<size_t> Read(const Call& call, size_t part, uint32_t item);
+  // Where the sequence samples this layer: items that what was left out is cut
+  // into, at most; else 0.
+  uint32_t MostRestRuns(const StepPart& part, uint32_t layer) const;
+  // Reads of that; attended: the merged states of the pairs, of which [group]
+  // sums stand from [pair * exact_stride] on. Tells the sequence in the end. To
+  // be called once all of Read is done.
+  void ReadRest(const Call& call, size_t part, uint32_t item);
   // Merges what was read for a pair into an attention state.
   void MergeInto(size_t pair, float* m, float* l, float* o) const;
 
@@ -114,10 +122,30 @@ class ColdAttention {
   // Writes the pages that a lane reads behind those of the lanes before it.
   void Pick(const Call& call, size_t pair);
 
+  // The same for the pages that it leaves out.
+  void PickRest(const Call& call, size_t pair);
+  // The share of a pair's attention that the runs of its rest got.
+  double GapOf(const Call& call, size_t pair) const;
+
+  // A run of a part's pages of all lanes, n_pages[pair] each.
+  struct PairRun {
+    size_t pair;
+    uint32_t run;
+  };
+  std::optional<PairRun> RunOf(const std::vector<uint32_t>& n_pages,
+                               size_t part, uint32_t item) const;
+  void AttendRun(const PairRun& at, const std::vector<uint32_t>& n_pages,
+                 const std::vector<ChosenColdPage>& pages);
+  // Whether it was the last run of a pair.
+  bool FinishRun(size_t pair, const std::vector<uint32_t>& n_pages);
+  static uint32_t RunsOf(uint32_t n_pages) {
+    // Who has nothing to read is done with its first run.
+    return std::max(1u, CeilDiv(n_pages, kRunPages));
+  }
+
   ColdEstimates EstimatesOf(size_t pair);
-  // Where the chosen pages of a pair begin, counted from its part's first.
-  uint32_t FirstChosen(size_t pair) const;
-  uint32_t ReadRuns(size_t pair) const;
+  // Where the pages of a pair begin, counted from its part's first.
+  uint32_t FirstPage(const std::vector<uint32_t>& n_pages, size_t pair) const;
 
   const KvShape shape_;
   const KernelTable& kernels_;
@@ -143,6 +171,9 @@ class ColdAttention {
   std::vector<uint32_t> n_above_;       // [pairs] scratch of Share
   std::vector<uint32_t> n_chosen_;      // [pairs]
   std::vector<ChosenColdPage> chosen_;  // [parts, KV heads * page_stride]
+  std::vector<uint32_t> n_rest_;        // [pairs]
+  std::vector<ChosenColdPage> rest_;    // as chosen_, where it is sampled
+  std::vector<double> gaps_;            // [pairs]
   // Lanes of a part whose masses are known, runs of a pair that are read; 0
   // between layers.
   std::vector<std::atomic<uint32_t>> n_lanes_done_;  // [parts]

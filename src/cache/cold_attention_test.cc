@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -192,6 +193,101 @@ TEST(ColdAttentionTest, AConversationGrowsIntoItsCopies) {
     }
     EXPECT_EQ(cache.Stats(sequence.id).cold_bytes > 0, budget != tokens(3000));
   }
+}
+
+// Masses of the last query, of one layer.
+class LastMasses final : public AttentionObserver {
+ public:
+  explicit LastMasses(uint32_t layer) : layer_(layer) {}
+  void OnAttention(const AttentionSample& sample) override {
+    if (sample.layer != layer_) return;
+    mass[sample.kv_head].assign(sample.mass_mean,
+                                sample.mass_mean + sample.n_slots);
+  }
+  std::vector<float> mass[kShape.n_kv_heads];
+
+ private:
+  const uint32_t layer_;
+};
+
+TEST(RecallGuardOfCacheTest, TheGapIsTheAttentionThatWasLeftOut) {
+  for (const uint32_t n_prompt : {700u, 701u}) {
+    SequenceOptions options = Tiered(0.5, 0);  // nothing is read of copies
+    options.cache.guard_sample_steps = 1;
+    options.cache.max_recall_gap = 1;
+    PagedKvCache tiered(kShape, Threads(2));
+    DenseKvCache dense(kShape);
+    CacheDriver drive(tiered, 2), drive_dense(dense, 1);
+    drive.query_scale = drive_dense.query_scale = 2;
+    DrivenSequence a = drive.Add(options, 1);
+    DrivenSequence b = drive_dense.Add(Small(PolicyName::kFull, {}), 1);
+    drive.Prefill(a, n_prompt, 64);
+    drive_dense.Prefill(b, n_prompt, 64);
+    const uint32_t layer = n_prompt % kShape.n_layers;
+    LastMasses observer(layer);
+    dense.SetObserver(&observer);
+    drive_dense.Step(b, 1);
+    drive.Step(a, 1);
+    double left_out = 1;
+    for (uint32_t h = 0; h < kShape.n_kv_heads; ++h) {
+      for (const uint32_t pos : tiered.ResidentPositions(a.id, layer, h)) {
+        left_out -= observer.mass[h][pos] / kShape.n_kv_heads;
+      }
+    }
+    const std::optional<RecallGuard> guard = tiered.Stats(a.id).guard;
+    ASSERT_TRUE(guard.has_value());
+    EXPECT_EQ(guard->n_samples(), 1u);
+    EXPECT_GT(left_out, 0.2);
+    EXPECT_NEAR(guard->gap(), left_out, 0.02);
+  }
+}
+
+TEST(RecallGuardOfCacheTest, LookingChangesNothing) {
+  Outputs outputs[2];
+  for (const bool guards : {false, true}) {
+    SequenceOptions options = Tiered(0.5, 0.2);
+    options.cache.guard = guards;
+    options.cache.guard_sample_steps = 1;
+    options.cache.max_recall_gap = 1;
+    PagedKvCache cache(kShape, Threads(2));
+    outputs[guards] = Live(cache, options, 2, 2);
+  }
+  EXPECT_EQ(outputs[0], outputs[1]);
+}
+
+TEST(RecallGuardOfCacheTest, ReadsMoreWhereTooMuchIsLeftOut) {
+  // Attention without a focus: whatever is left out is missed.
+  const Outputs dense = LiveDense(0.1f);
+  double distance[2];
+  uint64_t read_bytes[2];
+  for (const bool guards : {false, true}) {
+    SequenceOptions options = Tiered(0.5, 0.1);
+    options.cache.guard = guards;
+    options.cache.guard_sample_steps = 1;
+    PagedKvCache cache(kShape, Threads(1));
+    CacheDriver drive(cache, 1);
+    drive.query_scale = 0.1f;
+    DrivenSequence sequence = drive.Add(options, 1);
+    drive.Prefill(sequence, kPromptTokens, 64);
+    // Behind the last change of level.
+    Outputs outputs = Decode(drive, sequence, kNewTokens);
+    constexpr uint32_t kChanging =
+        RecallGuard::kMostLevel * RecallGuard::kRestUp;
+    static_assert(kNewTokens > kChanging);
+    outputs.erase(outputs.begin(), outputs.begin() + kChanging);
+    distance[guards] =
+        Distance(outputs, {dense.begin() + kChanging, dense.end()});
+    const SequenceStats stats = cache.Stats(sequence.id);
+    read_bytes[guards] = stats.read_bytes_last_step;
+    ASSERT_EQ(stats.guard.has_value(), guards);
+    if (!guards) continue;
+    EXPECT_EQ(stats.guard->level(), RecallGuard::kMostLevel);
+    EXPECT_EQ(stats.guard->changes().size(), RecallGuard::kMostLevel);
+    EXPECT_EQ(stats.guard->changes()[0].n_tokens,
+              kPromptTokens + RecallGuard::kRestUp);
+  }
+  EXPECT_LT(distance[1], 0.5 * distance[0]);
+  EXPECT_GT(read_bytes[1], read_bytes[0]);
 }
 
 TEST(ColdAttentionTest, WhatCannotBeCopiedIsRefused) {

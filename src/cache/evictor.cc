@@ -269,7 +269,7 @@ void Evictor::EvaluateLane(uint32_t lane, uint32_t n_tokens, uint32_t n_new) {
 void Evictor::UpdateTargets(uint32_t n_tokens, uint32_t n_new) {
   // Without what the network adds, scores lie below a threshold that was frozen
   // with it: a lane would lose all that may leave.
-  if (parts_.policy->EndStep()) threshold_.Thaw();
+  if (parts_.policy->EndStep()) ScoresChanged();
   if (parts_.detector != nullptr) parts_.detector->Update();
   controller_.Update(pattern_change(), n_tokens);
   if (n_sparse_ == 0) return;

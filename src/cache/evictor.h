@@ -104,6 +104,9 @@ class Evictor {
   // Its own, not that of its parts; between steps, once they have theirs.
   void ExchangeState(StateStream& stream);
 
+  // Scores mean something else from here on.
+  void ScoresChanged() { threshold_.Thaw(); }
+
   uint32_t window_tokens() const { return controller_.window_tokens(); }
   double pattern_change() const {
     return parts_.detector == nullptr ? 0 : parts_.detector->change();

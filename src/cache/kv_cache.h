@@ -32,6 +32,7 @@
 #include "lookaheadkv/status.h"
 #include "policy/eviction_policy.h"
 #include "policy/forecast_check.h"
+#include "policy/recall_guard.h"
 
 namespace lkv {
 
@@ -97,15 +98,18 @@ struct SequenceStats {
   uint64_t metadata_bytes = 0;  // part of resident_bytes that is not payload
   // Part of resident_bytes: coarse copies of tokens, their metadata included.
   uint64_t cold_bytes = 0;
-  uint64_t full_bytes = 0;      // payload a full cache would hold now
+  uint64_t full_bytes = 0;  // payload a full cache would hold now
   // Payload that attention read; a prompt reads everything.
   uint64_t read_bytes_last_step = 0;
-  uint64_t evicted_tokens = 0;        // token-lanes / lanes, rounded
-  uint32_t window_tokens = 0;         // the controller's target now
-  double pattern_change = 0;          // smoothed, nats
+  uint64_t evicted_tokens = 0;  // token-lanes / lanes, rounded
+  uint32_t window_tokens = 0;   // the controller's target now
+  double pattern_change = 0;    // smoothed, nats
   // How the trained network does that forecasts attention; none: there is no
   // network, or no policy that asks it.
   std::optional<ForecastCheck::Verdict> forecast;
+  // How much is left out of what is read of coarse copies; none: nothing ever
+  // leaves, or nobody looks.
+  std::optional<RecallGuard> guard;
 };
 
 // One observed query of one lane, as the observer sees it.

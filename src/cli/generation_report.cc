@@ -64,6 +64,34 @@ Json SessionAsJson(const SessionUse* use) {
           {"saved", saved}};
 }
 
+Json GuardAsJson(const std::optional<RecallGuard>& guard) {
+  if (!guard) return {};
+  Json changes = Json::array();
+  for (const RecallGuard::Change& change : guard->changes()) {
+    changes.push_back({{"tokens", change.n_tokens},
+                       {"level", change.level},
+                       {"recall_gap", change.gap}});
+  }
+  return {{"level", guard->level()},
+          {"recall_gap", guard->gap()},
+          {"samples", guard->n_samples()},
+          {"changes", guard->n_changes()},
+          {"last_changes", changes}};
+}
+
+std::string GuardText(const RecallGuard& guard) {
+  if (guard.n_samples() == 0) return {};
+  std::string out = "           " + FormatPercent(guard.gap()) +
+                    " of the attention was left out (" +
+                    FormatCount(guard.n_samples(), "sample") + ")\n";
+  for (const RecallGuard::Change& change : guard.changes()) {
+    out += "           at token " + FormatCount(change.n_tokens) +
+           " the guard went to level " + std::to_string(change.level) + ": " +
+           FormatPercent(change.gap) + " left out\n";
+  }
+  return out;
+}
+
 // "session    600 tokens of 'book' in 12 ms; kept as 'book', ..."
 std::string SessionText(const SessionUse& use) {
   const Sessions::Beginning& beginning = use.beginning;
@@ -153,7 +181,8 @@ Json ReportAsJson(const GenerationReport& report) {
             {"tiers",
              {{"L1", kv.resident_bytes - kv.cold_bytes},
               {"L2", kv.cold_bytes},
-              {"L3", 0}}}}},
+              {"L3", 0}}},
+            {"guard", GuardAsJson(kv.guard)}}},
           {"hit", hit},
           {"session", SessionAsJson(report.session)}};
 }
@@ -211,6 +240,7 @@ std::string ReportAsText(const GenerationReport& report) {
          FormatCount(kv.evicted_tokens) + " of " +
          FormatCount(kv.n_tokens, "token") + "; the last step read " +
          FormatBytes(kv.read_bytes_last_step) + "\n";
+  if (kv.guard) out += GuardText(*kv.guard);
 
   if (report.session != nullptr) out += SessionText(*report.session);
   if (report.hit) {

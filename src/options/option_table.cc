@@ -224,6 +224,20 @@ std::vector<OptionKey> MakeTable() {
                   "reads in full",
                   "chosen for each query from the upper two bits of the "
                   "copies' keys")),
+      Key("guard.enabled", "", &O::guard,
+          "Whether more of what has left is read where too much attention "
+          "would be left out",
+          "one layer every guard.sample_steps steps reads what is left out, "
+          "too; past guard.max_recall_gap tiers.attend grows by half, up to "
+          "three times, then predictor ema serves, then all is read"),
+      Between(1, 65536,
+              Key("guard.sample_steps", "steps", &O::guard_sample_steps,
+                  "Decode steps between two samples")),
+      Between(0, 1,
+              Key("guard.max_recall_gap", "share", &O::max_recall_gap,
+                  "Attention that may be left out, on average",
+                  "total variation between attention over everything and over "
+                  "what was read")),
       Among(kAutoPath,
             Key("sessions.path", "", PathField{&O::sessions_path},
                 "Folder in which sessions are kept",

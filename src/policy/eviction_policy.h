@@ -106,6 +106,9 @@ class EvictionPolicy {
   // kExpectEveryTokens long, and when it brings several tokens.
   virtual void ObserveExpectation(uint32_t /*lane*/,
                                   std::span<const float> /*attention*/) {}
+  // Whether a trained network may have a part in the scores, if there is one.
+  // Scores mean something else from here on if that changes.
+  virtual void AllowNetwork(bool /*allowed*/) {}
   // How the trained network does that has a part in the scores; nullptr: there
   // is none.
   virtual const ForecastCheck::Verdict* forecast() const { return nullptr; }

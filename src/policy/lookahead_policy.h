@@ -47,6 +47,7 @@ class LookaheadPolicy : public EvictionPolicy {
     pages_.ExchangeState(stream);
     history_.ExchangeState(stream, pages_);
     check_.ExchangeState(stream);
+    stream.Exchange(allows_network_);
     ExchangeArrays(stream, pages_, value_stat_);
   }
   size_t bytes_per_page() const override;
@@ -62,6 +63,7 @@ class LookaheadPolicy : public EvictionPolicy {
     check_.Decide();
     return uses_network() != used_network;
   }
+  void AllowNetwork(bool allowed) override { allows_network_ = allowed; }
   const ForecastCheck::Verdict* forecast() const override {
     return has_network() ? &check_.verdict() : nullptr;
   }
@@ -76,7 +78,7 @@ class LookaheadPolicy : public EvictionPolicy {
     return predictor_.network != nullptr && score_ == ScoreName::kOutputError;
   }
   bool uses_network() const {
-    return has_network() && check_.verdict().uses_network;
+    return has_network() && allows_network_ && check_.verdict().uses_network;
   }
   // Before the history learns of it: did a token return, and who saw it coming?
   void CheckForecast(const LaneObservation& observation);
@@ -97,6 +99,7 @@ class LookaheadPolicy : public EvictionPolicy {
   const PredictorView predictor_;
   SlotHistory history_;
   ForecastCheck check_;
+  bool allows_network_ = true;
   // |v| or |v - o|, whichever the score needs, times kValueScale, as f8.
   LaneArray<uint8_t> value_stat_;  // [n_lanes, pages_per_lane, kPageTokens]
 };
