@@ -21,7 +21,7 @@ packages=(
   g++ cmake ninja-build ccache pkg-config
   ca-certificates python3-pip
   libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libedit-dev
-  libisal-dev libsqlite3-dev libssl-dev
+  libisal-dev libsqlite3-dev libssl-dev liburing-dev
   libgtest-dev
 )
 # The runtimes of clang's sanitizers and of libFuzzer come in a package whose

@@ -46,6 +46,7 @@ THIRD_PARTY = {
     "gtest/": {"testing"},
     "immintrin.h": {"base", "kernels"},
     "isa-l/": {"io"},
+    "liburing.h": {"io"},
     "openssl/": {"io"},
     "sqlite3.h": {"session"},
 }
