@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/bench_io_verb.h"
 #include "cli/bench_kernels_verb.h"
 #include "cli/bench_policies_verb.h"
 #include "cli/bench_sessions_verb.h"
@@ -23,6 +24,7 @@ class BenchVerb {
   const CLI::App* bench_ = nullptr;
   BenchSpeedVerb speed_;
   BenchKernelsVerb kernels_;
+  BenchIoVerb io_;
   BenchPoliciesVerb policies_;
   BenchWindowVerb window_;
   BenchSessionsVerb sessions_;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,7 @@
 #include "cli/parse_error.h"
 #include "options/option_table.h"
 #include "testing/child_process.h"
+#include "testing/test_paths.h"
 
 namespace lkv::cli {
 namespace {
@@ -74,6 +76,9 @@ TEST(CommandLineTest, WrongUseIsSaidInOneLineWithExitCode2) {
            {"run", "-p", "a", "-x"},
            {"bench", "kernels", "--filter", "no such kernel"},
            {"bench", "kernels", "--passes", "0"},
+           {"bench", "io"},
+           {"bench", "io", "--folder", ""},
+           {"bench", "io", "--folder", "a", "--depth", "33"},
            {"bench", "speed", "--budget", "full,much"},
            {"demo", "--budget", "0%"},
            {"train", "--traces", "a", "-o", "b", "--minutes", "0"},
@@ -189,6 +194,7 @@ TEST(CommandLineTest, HelpShowsNoTypesOfTheParser) {
   for (const Words& words : std::vector<Words>{{"run", "-h"},
                                                {"bench", "speed", "-h"},
                                                {"bench", "kernels", "-h"},
+                                               {"bench", "io", "-h"},
                                                {"demo", "-h"}}) {
     const std::string help = RunLkv(words).out;
     EXPECT_EQ(help.find("UINT"), std::string::npos) << help;
@@ -307,6 +313,33 @@ TEST(CommandLineTest, KernelRowsHoldEveryFieldOfTheInterface) {
   }
 }
 
+TEST(CommandLineTest, IoRowsHoldEveryFieldAndTheFolderNothingAfterwards) {
+  const TempFolder temp;
+  const std::string folder = temp.File("io");
+  const ChildResult result =
+      RunLkv({"bench", "io", "--folder", folder, "--depth", "4", "--file-mib",
+              "1", "--passes", "1", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const nlohmann::json rows = nlohmann::json::parse(result.out)["rows"];
+  ASSERT_FALSE(rows.empty());
+  for (const nlohmann::json& row : rows) {
+    for (const char* field :
+         {"method", "description", "depth", "reads_per_second", "latency_us",
+          "submit_us", "cpu_us"}) {
+      EXPECT_TRUE(row.contains(field)) << field;
+    }
+    EXPECT_EQ(row["depth"], 4);
+    EXPECT_TRUE(row["latency_us"].contains("p99"));
+    EXPECT_TRUE(row["submit_us"].contains("p50"));
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1)
+      << "the lock";
+  const ChildResult missing =
+      RunLkv({"bench", "io", "--folder", folder + "/a/b"});
+  EXPECT_EQ(missing.exit_code, 3);
+  EXPECT_NE(missing.err.find(folder + "/a/b: "), std::string::npos);
+}
+
 TEST(CommandLineTest, OneCoreMeansOneThreadAndMoreAreRemarkedOn) {
   ChildOptions one_core;
   one_core.one_core = true;
@@ -401,6 +434,7 @@ TEST(CommandLineTest, EveryVerbShowsAnExample) {
                                                {"bench", "-h"},
                                                {"bench", "speed", "-h"},
                                                {"bench", "kernels", "-h"},
+                                               {"bench", "io", "-h"},
                                                {"config", "-h"},
                                                {"config", "show", "-h"},
                                                {"config", "check", "-h"},
