@@ -2,7 +2,8 @@
 //
 // Its name says nothing, and it is gone with the object. What a process that
 // was killed has left is removed when the next one makes its file: it is in use
-// by nobody.
+// by nobody. (The kernel may hold a file for some milliseconds after the death
+// of a process that had it in a ring; then the one after the next removes it.)
 #pragma once
 
 #include <memory>

