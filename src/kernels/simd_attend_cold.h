@@ -17,9 +17,6 @@ namespace {
 // Query heads that share a load; larger groups are taken in equal parts.
 constexpr int kColdHeads = Simd::kMaxSums / 2 < 8 ? Simd::kMaxSums / 2 : 8;
 
-// Pages between the one whose logits are found and the one that is prefetched.
-constexpr uint32_t kColdPrefetchPages = 8;
-
 // kChunkPages pages or fewer.
 struct ColdChunk {
   const ChosenColdPage* pages;
@@ -27,8 +24,12 @@ struct ColdChunk {
   // Behind this one, the last of all, nothing is prefetched.
   const ChosenColdPage* last;
 
+  // What is prefetched with page i: the same place of the next chunk, each part
+  // of it while that of page i is read. (All at once, with the logits of page
+  // i, there are more misses than the processor has registers for, and none
+  // while values are summed.)
   const ChosenColdPage& Ahead(uint32_t i) const {
-    const ChosenColdPage* const ahead = pages + i + kColdPrefetchPages;
+    const ChosenColdPage* const ahead = pages + i + kChunkPages;
     return ahead < last ? *ahead : *last;
   }
 };
@@ -128,24 +129,21 @@ struct LowerSums {
   }
 };
 
-template <_mm_hint kHint>
-inline void PrefetchBytes(const void* from, size_t n_bytes) {
-  const auto* const bytes = static_cast<const char*>(from);
-  for (size_t i = 0; i < n_bytes; i += 64) _mm_prefetch(bytes + i, kHint);
-}
-
-// The body from memory, the rest from where the scan left it: the cache of
-// another core, perhaps.
+// What the logits of a page are made of. What the scan left may lie in the
+// cache of another core.
 template <int kHeads>
-inline void PrefetchPage(const ChosenColdPage& page, uint32_t head_dim,
-                         const EstimatesOfHeads& of) {
-  PrefetchBytes<_MM_HINT_T1>(page.body,
-                             ColdValueScalesAt(head_dim) + kColdBodyScaleBytes);
-  PrefetchBytes<_MM_HINT_T0>(of.all.q + of.Row(page.page) * head_dim,
-                             kHeads * head_dim);
+inline void PrefetchLogits(const ChosenColdPage& page, uint32_t head_dim,
+                           const EstimatesOfHeads& of) {
+  for (size_t i = 0; i < ColdValueAt(head_dim, 0, 0); i += 64) {
+    _mm_prefetch(page.body + i, _MM_HINT_T1);
+  }
+  const int8_t* const q = of.all.q + of.Row(page.page) * head_dim;
+  for (size_t i = 0; i < kHeads * head_dim; i += 64) {
+    _mm_prefetch(q + i, _MM_HINT_T1);
+  }
 #pragma GCC unroll 8
   for (int g = 0; g < kHeads; ++g) {
-    _mm_prefetch(of.Logits(page.page) + g * of.all.logit_stride, _MM_HINT_T0);
+    _mm_prefetch(of.Logits(page.page) + g * of.all.logit_stride, _MM_HINT_T1);
   }
 }
 
@@ -154,7 +152,7 @@ template <int kHeads>
 [[gnu::always_inline]] inline void ColdPageLogits(
     const ChosenColdPage& page, const ChosenColdPage& ahead, uint32_t head_dim,
     const EstimatesOfHeads& of, float* logits, size_t stride) {
-  PrefetchPage<kHeads>(ahead, head_dim, of);
+  PrefetchLogits<kHeads>(ahead, head_dim, of);
   const float* const estimates = of.Logits(page.page);
   const size_t row = of.Row(page.page);
   const int8_t* const q = of.all.q + row * head_dim;
@@ -193,6 +191,8 @@ class SplitWeights {
   SplitWeights(const ColdChunk& chunk, uint32_t head_dim) {
     Simd::F32 top = Simd::Zero();
     for (uint32_t i = 0; i < chunk.n_pages; ++i) {
+      _mm_prefetch(chunk.Ahead(i).body + ColdValueScalesAt(head_dim),
+                   _MM_HINT_T1);
       const auto* const scales = reinterpret_cast<const uint16_t*>(
           chunk.pages[i].body + ColdValueScalesAt(head_dim));
       for (uint32_t slot = 0; slot < kPageSlots; slot += Simd::kLanes) {
@@ -270,10 +270,14 @@ inline void AddColdColumns(const ColdChunk& chunk, uint32_t head_dim,
   static_assert(Simd::kDotRounds >= 4);
   SplitSums<kHeads, kVectors> sums;
   for (uint32_t i = 0; i < chunk.n_pages; ++i) {
+    const uint8_t* const ahead = chunk.Ahead(i).body;
     SplitSums<kHeads, kVectors> dots = sums.Begin();
 #pragma GCC unroll 2
     for (uint32_t slot = 0; slot < kPageSlots; slot += 8) {
       const size_t at = ColdValueAt(head_dim, slot, column);
+      for (int i = 0; i < 4 * kVectors * Simd::kLanes; i += 64) {
+        _mm_prefetch(ahead + at + i, _MM_HINT_T1);
+      }
       AddColdValues<kHeads, kVectors>(chunk.pages[i].body + at, weights,
                                       i * kPageSlots + slot, &dots);
     }

@@ -28,6 +28,22 @@ inline Simd::F32 Exp(Simd::F32 x) {
   return Simd::ScaleUnlessBelow(x, smallest, p, k);
 }
 
+// exp(x) for x <= 0 with a relative error of at most 1.1e-4, in two thirds of
+// the instructions; 0 below -87.3. 2 to the fraction goes through the Chebyshev
+// nodes of [-1/2, 1/2].
+inline Simd::F32 RoughExp(Simd::F32 x) {
+  const Simd::F32 smallest = Simd::Set(-87.3f);
+  const Simd::F32 log2 =
+      Simd::Mul(Simd::Max(smallest, x), Simd::Set(1.44269504f));
+  const Simd::F32 k = Simd::RoundToIntegral(log2);
+  const Simd::F32 r = Simd::Sub(log2, k);
+  Simd::F32 p = Simd::Set(5.58382829e-2f);
+  p = Simd::MulAdd(p, r, Simd::Set(2.42639479e-1f));
+  p = Simd::MulAdd(p, r, Simd::Set(6.93136734e-1f));
+  p = Simd::MulAdd(p, r, Simd::Set(9.99924557e-1f));
+  return Simd::ScaleUnlessBelow(x, smallest, p, k);
+}
+
 // Of one number, kExp being Exp or one like it.
 template <Simd::F32 (*kExp)(Simd::F32) = Exp>
 inline float ExpOfOne(float x) {

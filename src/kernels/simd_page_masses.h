@@ -37,7 +37,7 @@ inline void PageSums(const PageSumsArgs& args) {
 #pragma GCC unroll 8
         for (int v = 0; v < kPageVectors; ++v, logits += Simd::kLanes) {
           const Simd::F32 p =
-              Exp(Simd::Sub(Simd::Load(logits), Simd::Set(max)));
+              RoughExp(Simd::Sub(Simd::Load(logits), Simd::Set(max)));
           of_pages[page] = Simd::Add(of_pages[page], p);
         }
       }
