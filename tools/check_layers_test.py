@@ -75,7 +75,7 @@ class CheckLayersTest(unittest.TestCase):
                 "src/eval/x.cc",
                 "<nlohmann/json.hpp>",
             ),
-            "unknown library": ("src/io/x.cc", "<liburing.h>"),
+            "unknown library": ("src/io/x.cc", "<libaio.h>"),
             "relative include": ("src/store/x.cc", '"pool.h"'),
             "missing header": ("src/store/x.cc", '"base/nothing.h"'),
             "unknown folder": ("src/misc/x.cc", "<vector>"),
