@@ -94,6 +94,12 @@ TEST(ColdAttentionTest, WhatAQueryAsksForIsReadThoughItHasLeft) {
   EXPECT_GT(without, 0.3);
 }
 
+// Less than a page for each lane: exact pages alone give a lane its output.
+TEST(ColdAttentionTest, ALaneThatReadsNothingHasItsOutput) {
+  PagedKvCache cache(kShape, Threads(1));
+  EXPECT_LT(Distance(Live(cache, Tiered(0.9, 0.01), 1), LiveDense(1)), 0.7);
+}
+
 TEST(ColdAttentionTest, ResultsDoNotDependOnTheNumberOfThreads) {
   PagedKvCache one(kShape, Threads(1)), three(kShape, Threads(3));
   EXPECT_EQ(Live(one, Tiered(0.5, 0.4), 2, 1),
