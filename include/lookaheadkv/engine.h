@@ -109,9 +109,17 @@ class LKV_EXPORT Session {
   // can be asked about one document that was read once. Each of the two is what
   // it would be if it had read the text alone, under a budget of its own; the
   // text is in memory once. kInvalidArgument when the session was cancelled
-  // while it read its prompt, or is still to read one whole; kOutOfMemory when the machine has no room for the
-  // text that the new session may add.
+  // while it read its prompt, or is still to read one whole; kOutOfMemory when
+  // the machine has no room for the text that the new session may add.
   Result<Session> Fork();
+
+  // Keeps the session in a file of the folder that the options' sessions_path
+  // names, under a name of any bytes, in place of what had that name, so that
+  // Model::RestoreSession can go on with it in another process. Takes the time
+  // of writing what the cache holds. kInvalidArgument: it has no text yet, or
+  // was cancelled while it read its prompt; kOutOfMemory: no room within
+  // sessions_bytes; kNotFound: the folder cannot be used; kIo.
+  Status Save(const std::string& name);
 
   SessionMemory memory() const;
 
@@ -138,6 +146,13 @@ class LKV_EXPORT Model {
   Model& operator=(Model&&) noexcept;
 
   Result<Session> NewSession(const SessionOptions& options) const;
+  // A session that goes on where the saved one of that name ended, as if there
+  // had been no break, evictions included. Under other options than it was
+  // saved with, or should its file be damaged, its text is read anew.
+  // kNotFound: there is none of that name; kInvalidArgument: it was not saved
+  // by Session::Save, or is longer than options.max_tokens; as NewSession.
+  Result<Session> RestoreSession(const std::string& name,
+                                 const SessionOptions& options) const;
 
   uint64_t weight_bytes() const;
   uint32_t trained_context_tokens() const;

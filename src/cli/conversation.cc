@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "base/printable_text.h"
-#include "cli/transcript.h"
 #include "engine/admission.h"
+#include "engine/transcript.h"
 #include "session/token_chain.h"
 #include "text/chat_turn.h"
 

@@ -9,7 +9,7 @@
 #include "cli/json_document.h"
 #include "cli/number_text.h"
 #include "cli/text_table.h"
-#include "cli/transcript.h"
+#include "engine/transcript.h"
 #include "io/file_system.h"
 #include "session/session_transfer.h"
 

@@ -1,11 +1,15 @@
 // The public face (lookaheadkv/engine.h) over engine and evaluation.
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/printable_text.h"
 #include "engine/admission.h"
 #include "engine/engine.h"
+#include "engine/sessions.h"
+#include "engine/transcript.h"
 #include "eval/forced_run.h"
 #include "eval/hit_rate.h"
 #include "lookaheadkv/engine.h"
@@ -72,6 +76,7 @@ struct Session::State {
   // message. Nothing is lost, it has no text yet.
   Status AdmitIfNone();
   Status Admit(std::vector<PositionRange> pinned);
+  Status Restore(const std::string& name);
   Result<std::vector<int32_t>> TokenizePrompt(std::string_view prompt,
                                               PromptForm form);
   Result<std::vector<int32_t>> TokenizeMessage(std::string_view message);
@@ -242,6 +247,74 @@ SessionMemory Session::memory() const {
   return memory;
 }
 
+Status Session::Save(const std::string& name) {
+  CHECK(state_ != nullptr && "a session that was moved from");
+  return CatchRefusedMemory("session", [&]() -> Status {
+    if (Status s = state_->CheckIdle(); !s.ok()) return s;
+    if (Status s = state_->AdmitIfNone(); !s.ok()) return s;
+    Transcript transcript;
+    transcript.messages = state_->messages;
+    transcript.uncached = state_->pending;
+    for (const State::FedTurn& turn : state_->turns) {
+      transcript.turns.push_back({static_cast<uint32_t>(turn.prefill.size()),
+                                  static_cast<uint32_t>(turn.decode.size())});
+    }
+    auto sessions = Sessions::Open(state_->options.cache);
+    if (!sessions.ok()) return sessions.status();
+    return (*sessions)
+        ->Save(*state_->engine, *state_->sequence, name,
+               WriteTranscript(transcript))
+        .status();
+  });
+}
+
+Status Session::State::Restore(const std::string& name) {
+  auto sessions = Sessions::Open(options.cache);
+  if (!sessions.ok()) return sessions.status();
+  auto note = (*sessions)->ReadNote(name);
+  if (!note.ok()) return note.status();
+  auto transcript = ReadTranscript(note->note);
+  uint64_t n_fed = 0;
+  if (transcript) {
+    for (const Transcript::TurnLength& turn : transcript->turns) {
+      n_fed += uint64_t{turn.n_read} + turn.n_generated;
+    }
+  }
+  const std::vector<int32_t>& tokens = note->tokens;
+  if (!transcript || n_fed != tokens.size()) {
+    return InvalidArgument("session " + Quoted(name) +
+                           ": was not kept by Session::Save; name another");
+  }
+  if (tokens.size() > options.prompt_tokens) {
+    return InvalidArgument("session " + Quoted(name) + ": has " +
+                           std::to_string(tokens.size()) +
+                           " tokens, more than max_tokens; raise it");
+  }
+  // Whatever comes next.
+  std::vector<int32_t> text = tokens;
+  text.push_back(0);
+  auto beginning = (*sessions)->Begin(*engine, options, text, name);
+  if (!beginning.ok()) return beginning.status();
+  sequence = std::move(beginning->sequence);
+  if (beginning->cached_tokens < tokens.size()) {
+    Status status = sequence->Prefill(
+        std::span(tokens).subspan(beginning->cached_tokens), {}, {});
+    if (!status.ok()) return status;
+  }
+  auto next = tokens.begin();
+  for (const Transcript::TurnLength& turn : transcript->turns) {
+    FedTurn fed;
+    fed.prefill.assign(next, next + turn.n_read);
+    next += turn.n_read;
+    fed.decode.assign(next, next + turn.n_generated);
+    next += turn.n_generated;
+    turns.push_back(std::move(fed));
+  }
+  messages = std::move(transcript->messages);
+  pending = std::move(transcript->uncached);
+  return {};
+}
+
 Result<HitRates> Session::MeasureHitRates() const {
   CHECK(state_ != nullptr && "a session that was moved from");
   const State& state = *state_;
@@ -286,6 +359,21 @@ Result<Session> Model::NewSession(const SessionOptions& options) const {
       options.max_tokens > 0 ? options.max_tokens : trained_context_tokens();
   if (Status s = state->Admit({}); !s.ok()) return s;
   return Session(std::move(state));
+}
+
+Result<Session> Model::RestoreSession(const std::string& name,
+                                      const SessionOptions& options) const {
+  CHECK(state_ != nullptr && "a model that was moved from");
+  if (Status s = CheckOptions(options.cache); !s.ok()) return s;
+  return CatchRefusedMemory("session", [&]() -> Result<Session> {
+    auto state = std::make_unique<Session::State>();
+    state->engine = state_->engine.get();
+    state->options.cache = options.cache;
+    state->options.prompt_tokens =
+        options.max_tokens > 0 ? options.max_tokens : trained_context_tokens();
+    if (Status s = state->Restore(name); !s.ok()) return s;
+    return Session(std::move(state));
+  });
 }
 
 uint64_t Model::weight_bytes() const {

@@ -250,5 +250,46 @@ TEST(LibraryDeathTest, UseOfWhatWasMovedFromStopsWithItsName) {
   EXPECT_DEATH(model.NewSession({}).ok(), "a model that was moved from");
 }
 
+TEST(LibraryTest, ASavedSessionGoesOnInAnotherProcess) {
+  const TempFolder folder;
+  SessionOptions options;
+  options.max_tokens = 1200;
+  options.cache.budget = {Budget::Kind::kTokens, 1, 300};
+  options.cache.sessions_path = folder.File("sessions");
+  GenerateOptions generate;
+  generate.max_new_tokens = 12;
+  generate.ignore_eos = true;
+  generate.temperature = 0;
+  std::string prompt;
+  for (int i = 0; i < 50; ++i) {
+    prompt += "Line " + std::to_string(i) + " of a long list. ";
+  }
+  Result<Session> session = SharedModel().NewSession(options);
+  ASSERT_TRUE(session.ok()) << session.status().message();
+  EXPECT_EQ(session->Save("empty").code(), StatusCode::kInvalidArgument);
+  GenerateOrFail(*session, prompt, generate);
+  const Status saved = session->Save("list");
+  ASSERT_TRUE(saved.ok()) << saved.message();
+  const Reply expected = GenerateOrFail(*session, "And now? ", generate);
+
+  EXPECT_EQ(SharedModel().RestoreSession("other", options).status().code(),
+            StatusCode::kNotFound);
+  SessionOptions shorter = options;
+  shorter.max_tokens = 100;
+  EXPECT_EQ(SharedModel().RestoreSession("list", shorter).status().code(),
+            StatusCode::kInvalidArgument);
+  for (const bool other_policy : {false, true}) {
+    SessionOptions now = options;
+    if (other_policy) now.cache.policy = PolicyName::kLru;
+    Result<Session> restored = SharedModel().RestoreSession("list", now);
+    ASSERT_TRUE(restored.ok()) << restored.status().message();
+    const Reply reply = GenerateOrFail(*restored, "And now? ", generate);
+    EXPECT_EQ(reply.prompt_tokens, expected.prompt_tokens);
+    EXPECT_TRUE(other_policy || reply.text == expected.text) << reply.text;
+    EXPECT_GT(restored->memory().evicted_tokens, 0u);
+    EXPECT_TRUE(restored->MeasureHitRates().ok());
+  }
+}
+
 }  // namespace
 }  // namespace lkv
