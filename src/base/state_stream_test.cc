@@ -65,6 +65,35 @@ TEST(StateStreamTest, WhatIsLeftOverIsNoticed) {
   EXPECT_FALSE(stream.IsDone());
 }
 
+TEST(StateStreamTest, AFailingWriterChangesNothing) {
+  std::vector<uint8_t> bytes;
+  StateStream stream(&bytes);
+  stream.Fail();
+  Thing thing{5, 0.5, true, {1, 2, 3}};
+  thing.ExchangeState(stream);
+  EXPECT_TRUE(bytes.empty());
+  EXPECT_EQ(thing.count, 5u);
+  EXPECT_EQ(thing.level, 0.5);
+  EXPECT_TRUE(thing.is_set);
+}
+
+TEST(StateStreamTest, OnlyTrueAndFalseAndEnumeratorsAreTaken) {
+  enum class Color { kRed, kGreen };
+  for (const uint8_t byte : {0, 1, 2, 255}) {
+    const std::vector<uint8_t> bytes = {byte, 0, 0, 0};
+    StateStream of_bool{std::span(bytes)};
+    bool value = false;
+    of_bool.Exchange(value);
+    EXPECT_EQ(of_bool.ok(), byte <= 1);
+    EXPECT_EQ(value, byte == 1);
+    StateStream of_enum{std::span(bytes)};
+    Color color = Color::kRed;
+    of_enum.Exchange(color, Color::kGreen);
+    EXPECT_EQ(of_enum.ok(), byte <= 1);
+    EXPECT_EQ(color == Color::kGreen, byte == 1);
+  }
+}
+
 TEST(StateStreamTest, ACountBeyondItsLimitIsNoneAndEndsTheReading) {
   std::vector<uint8_t> bytes = Written({7, 0.5, true, {1, 2, 3}});
   bytes[0] = 8;

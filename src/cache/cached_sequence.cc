@@ -273,8 +273,10 @@ void CachedSequence::UpdateGuard() {
 
 void CachedSequence::ApplyGuard() {
   attend_share_ = guard_->Widened(options_.cache.attend_share);
-  if (!judge_.has_value()) return;
-  judge_->policy->AllowNetwork(!guard_->drops_network());
+  if (!judge_.has_value() ||
+      !judge_->policy->AllowNetwork(!guard_->drops_network())) {
+    return;
+  }
   judge_->evictor.ScoresChanged();
 }
 

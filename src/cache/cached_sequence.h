@@ -73,7 +73,7 @@ class CachedSequence {
   static Result<std::unique_ptr<CachedSequence>> RestoreBeginning(
       SequenceId id, const KvShape& shape, const KernelTable& kernels,
       const ModelAndMachine& given, const SequenceOptions& options,
-      uint32_t n_tokens);
+      const SequenceLayout& from, uint32_t n_tokens);
   void FillPiece(const SequenceLayout& from, const ImagePiece& piece,
                  std::span<const uint8_t> bytes);
   void FinishRestoring();
@@ -142,6 +142,8 @@ class CachedSequence {
            cost_.MetadataBytes(shape_, pages_.n_used()) + ColdBytes();
   }
   WindowController::Options WindowNow() const;
+  // Whether pages of such a layout are pages of this sequence.
+  bool HasPagesLike(const SequenceLayout& layout) const;
   // All but the head.
   void ExchangeRest(StateStream& stream);
   // If the plan wants it, tokens are copied from now on, those so far at once:

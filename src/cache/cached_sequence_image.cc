@@ -27,6 +27,10 @@ Status StateDiffers() {
 
 }  // namespace
 
+bool CachedSequence::HasPagesLike(const SequenceLayout& layout) const {
+  return layout.type == type_ && layout.n_exact_pages == cost_.exact_pages;
+}
+
 SequenceLayout CachedSequence::Layout() const {
   SequenceLayout layout(shape_.n_lanes());
   layout.type = type_;
@@ -65,33 +69,25 @@ std::vector<uint8_t> CachedSequence::SaveState() {
 
 void CachedSequence::ExchangeRest(StateStream& stream) {
   stream.Exchange(resident_bytes_max_);
-  pages_.ExchangeState(stream);
-  for (uint32_t lane = 0; lane < shape_.n_lanes() && stream.ok(); ++lane) {
-    // As OpenPages leaves them.
-    const PageTable& table = pages_.table(lane);
-    stream.Require(table.n_tokens() <= n_tokens_ &&
-                   table.n_tokens() % kPageTokens == n_tokens_ % kPageTokens);
+  pages_.ExchangeState(stream, n_tokens_);
+  if (stream.ExchangePresence(cold_)) {
+    cold_->ExchangeState(stream);
+    for (uint32_t lane = 0; lane < shape_.n_lanes(); ++lane) {
+      stream.Require(cold_->n_groups(lane) == GroupsDue(lane));
+    }
   }
-  bool has_cold = cold_.has_value();
-  stream.Exchange(has_cold);
-  stream.Require(has_cold == cold_.has_value());
-  if (cold_.has_value()) cold_->ExchangeState(stream);
-  bool has_guard = guard_.has_value();
-  stream.Exchange(has_guard);
-  stream.Require(has_guard == guard_.has_value());
-  if (guard_.has_value()) guard_->ExchangeState(stream);
-  bool has_judge = judge_.has_value();
-  stream.Exchange(has_judge);
-  stream.Require(has_judge == judge_.has_value());
-  if (!judge_.has_value() || !stream.ok()) return;
+  if (stream.ExchangePresence(guard_)) {
+    guard_->ExchangeState(stream);
+    if (stream.ok())
+      attend_share_ = guard_->Widened(options_.cache.attend_share);
+  }
+  if (!stream.ExchangePresence(judge_)) return;
+  judge_->evidence.ExchangeState(stream, pages_);
   judge_->policy->ExchangeState(stream);
+  if (!stream.ok()) return;
   if (judge_->detector.has_value()) judge_->detector->ExchangeState(stream);
   judge_->spread.ExchangeState(stream);
-  judge_->evidence.ExchangeState(stream, pages_);
   judge_->evictor.ExchangeState(stream);
-  if (stream.is_reading() && guard_.has_value()) {
-    attend_share_ = guard_->Widened(options_.cache.attend_share);
-  }
 }
 
 void CachedSequence::CopyPiece(const ImagePiece& piece,
@@ -161,10 +157,7 @@ Result<std::unique_ptr<CachedSequence>> CachedSequence::Restore(
       Create(id, shape, kernels, given, options);
   if (!created.ok()) return created.status();
   CachedSequence& sequence = **created;
-  if (head.layout.type != sequence.type_ ||
-      head.layout.n_exact_pages != sequence.cost_.exact_pages) {
-    return StateDiffers();
-  }
+  if (!sequence.HasPagesLike(head.layout)) return StateDiffers();
   sequence.n_tokens_ = head.n_tokens;
   sequence.ExchangeRest(stream);
   const SequenceLayout layout = sequence.Layout();
@@ -179,11 +172,13 @@ Result<std::unique_ptr<CachedSequence>> CachedSequence::Restore(
 Result<std::unique_ptr<CachedSequence>> CachedSequence::RestoreBeginning(
     SequenceId id, const KvShape& shape, const KernelTable& kernels,
     const ModelAndMachine& given, const SequenceOptions& options,
-    uint32_t n_tokens) {
+    const SequenceLayout& from, uint32_t n_tokens) {
+  CHECK(n_tokens <= from.complete_tokens);
   Result<std::unique_ptr<CachedSequence>> created =
       Create(id, shape, kernels, given, options);
   if (!created.ok()) return created.status();
   CachedSequence& sequence = **created;
+  if (!sequence.HasPagesLike(from)) return StateDiffers();
   if (!sequence.plan_.holds_whole_text ||
       n_tokens > sequence.plan_.text_tokens) {
     return InvalidArgument(

@@ -80,16 +80,19 @@ uint32_t ColdAttention::ScanRuns(const StepPart& part, uint32_t lane) {
   return CeilDiv(part.sequence->cold()->n_groups(lane), kScanGroups);
 }
 
-uint32_t ColdAttention::MostReadRuns(const StepPart& part,
-                                     uint32_t layer) const {
-  if (!Concerns(part)) return 0;
+uint32_t ColdAttention::PagesIn(const StepPart& part, uint32_t layer) const {
   uint32_t n_groups = 0;
   for (uint32_t h = 0; h < shape_.n_kv_heads; ++h) {
     n_groups += part.sequence->cold()->n_groups(shape_.LaneOf(layer, h));
   }
+  return n_groups * kColdGroupPages;
+}
+
+uint32_t ColdAttention::MostReadRuns(const StepPart& part,
+                                     uint32_t layer) const {
+  if (!Concerns(part)) return 0;
   // The last run of a lane is short or, of a lane that reads nothing, empty.
-  return Quota(part, n_groups * kColdGroupPages) / kRunPages +
-         shape_.n_kv_heads;
+  return Quota(part, PagesIn(part, layer)) / kRunPages + shape_.n_kv_heads;
 }
 
 uint32_t ColdAttention::Quota(const StepPart& part, uint32_t n_pages) {
@@ -368,11 +371,7 @@ std::optional<size_t> ColdAttention::Read(const Call& call, size_t part,
 uint32_t ColdAttention::MostRestRuns(const StepPart& part,
                                      uint32_t layer) const {
   if (!Concerns(part) || !part.sequence->SamplesRecall(layer)) return 0;
-  uint32_t n_groups = 0;
-  for (uint32_t h = 0; h < shape_.n_kv_heads; ++h) {
-    n_groups += part.sequence->cold()->n_groups(shape_.LaneOf(layer, h));
-  }
-  return n_groups * kColdGroupPages / kRunPages + shape_.n_kv_heads;
+  return PagesIn(part, layer) / kRunPages + shape_.n_kv_heads;
 }
 
 void ColdAttention::ReadRest(const Call& call, size_t part, uint32_t item) {

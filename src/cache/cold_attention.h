@@ -79,9 +79,9 @@ class ColdAttention {
   // Where the sequence samples this layer: items that what was left out is cut
   // into, at most; else 0.
   uint32_t MostRestRuns(const StepPart& part, uint32_t layer) const;
-  // Reads of that; attended: the merged states of the pairs, of which [group]
-  // sums stand from [pair * exact_stride] on. Tells the sequence in the end. To
-  // be called once all of Read is done.
+  // Reads of that. To be called once all of Read is done; where the states of
+  // the exact pages were, those of all that was read have been merged. Tells
+  // the sequence in the end.
   void ReadRest(const Call& call, size_t part, uint32_t item);
   // Merges what was read for a pair into an attention state.
   void MergeInto(size_t pair, float* m, float* l, float* o) const;
@@ -114,6 +114,8 @@ class ColdAttention {
   std::span<const uint8_t* const> Digests(const Call& call, size_t pair,
                                           uint32_t run) const;
 
+  // Pages that a part has copied in a layer.
+  uint32_t PagesIn(const StepPart& part, uint32_t layer) const;
   // How many of n_pages that have left a part reads.
   static uint32_t Quota(const StepPart& part, uint32_t n_pages);
   void EstimateMasses(const Call& call, size_t pair);

@@ -338,6 +338,15 @@ bool Evictor::AreMovesOf(uint32_t lane, const SlotMoves& moves) const {
                               std::greater_equal<>()) == values.end() &&
            (values.empty() || values.back() < end);
   };
+  if (!moves.pages.empty() &&
+      moves.pages.front() < parts_.pages->first_loose_page()) {
+    return false;
+  }
+  if (!moves.slots.empty() && !parts_.pages->moves_slots()) return false;
+  for (size_t i = 0; i < moves.slots.size(); ++i) {
+    if (i / kPageTokens >= moves.pages.size()) return false;
+    if (moves.target(i) > moves.slots[i]) return false;
+  }
   return are_below(moves.pages, n_full) &&
          are_below(moves.slots, n_full * kPageTokens) &&
          moves.slots.size() % kPageTokens == 0 &&
@@ -350,7 +359,7 @@ void Evictor::ExchangeState(StateStream& stream) {
   for (uint32_t lane = 0; lane < shape_.n_lanes(); ++lane) {
     plans_[lane].ExchangeState(stream);
     stream.Require(AreMovesOf(lane, plans_[lane].moves()));
-    if (!stream.ok()) plans_[lane].Set({});
+    if (stream.is_reading() && !stream.ok()) plans_[lane].Set({});
   }
   stream.Exchange(target_total_);
   stream.Exchange(under_pressure_);

@@ -81,24 +81,38 @@ void LaneEvidence::IntroduceSlots(uint32_t lane, uint32_t n_slots,
     const uint32_t slot = n_slots_[lane];
     const uint32_t first = slot % kPageTokens;
     const uint32_t n = std::min(kPageTokens - first, n_slots - slot);
-    if (first == 0) {
-      judges_.policy->AddPage(lane, pages.table(lane).PositionOf(slot));
-      if (judges_.detector != nullptr) judges_.detector->AddPage(lane);
-    }
     const auto value_stats =
         kernels_.value_stats[static_cast<size_t>(pages.TypeOfSlot(slot))];
     value_stats(pages.PageOfSlot(lane, slot), first, first + n, shape_.head_dim,
                 mean, norms, distances);
-    judges_.policy->AddSlots(lane, n, norms, distances);
-    n_slots_[lane] += n;
+    AddSlots(lane, n, pages, norms, distances);
   }
+}
+
+void LaneEvidence::AddSlots(uint32_t lane, uint32_t n,
+                            const SequencePages& pages, const float* norms,
+                            const float* distances) {
+  const uint32_t slot = n_slots_[lane];
+  if (slot % kPageTokens == 0) {
+    judges_.policy->AddPage(
+        lane, pages.table(lane).first_positions()[slot / kPageTokens]);
+    if (judges_.detector != nullptr) judges_.detector->AddPage(lane);
+  }
+  judges_.policy->AddSlots(lane, n, norms, distances);
+  n_slots_[lane] += n;
 }
 
 void LaneEvidence::ExchangeState(StateStream& stream,
                                  const SequencePages& pages) {
   stream.Exchange(mean_output_);
   for (uint32_t lane = 0; lane < shape_.n_lanes(); ++lane) {
-    stream.ExchangeCount(n_slots_[lane], pages.table(lane).n_tokens());
+    uint32_t n_slots = n_slots_[lane];
+    stream.ExchangeCount(n_slots, pages.table(lane).n_tokens());
+    constexpr float kUnknown[kPageTokens] = {};
+    while (n_slots_[lane] < n_slots) {
+      AddSlots(lane, std::min(kPageTokens, n_slots - n_slots_[lane]), pages,
+               kUnknown, kUnknown);
+    }
   }
   stream.Exchange(last_spread_pos_);
   if (expected_.has_value()) expected_->ExchangeState(stream);

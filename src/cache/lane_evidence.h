@@ -70,6 +70,8 @@ class LaneEvidence {
   void TellExpectation(uint32_t lane, uint32_t n_tokens, uint32_t n_new,
                        const SequencePages& pages, std::span<float> attention,
                        std::span<float> logits);
+  // Its own. Reading, policy and detector are told of the pages and slots that
+  // it has introduced, and of nothing that these are worth.
   void ExchangeState(StateStream& stream, const SequencePages& pages);
   // Page `index` of the lane leaves.
   void RemovePage(uint32_t lane, uint32_t index);
@@ -79,6 +81,9 @@ class LaneEvidence {
 
   void UpdateMeanOutput(uint32_t lane, const float* output,
                         uint32_t tokens_since);
+  // Tells of n slots of a lane from its first unknown one on, within a page.
+  void AddSlots(uint32_t lane, uint32_t n, const SequencePages& pages,
+                const float* norms, const float* distances);
   void IntroduceSlots(uint32_t lane, uint32_t n_slots, SequencePages& pages);
 
   const KvShape shape_;

@@ -64,11 +64,12 @@ Result<SequenceId> PagedKvCache::RestoreSequence(
 }
 
 Result<SequenceId> PagedKvCache::RestoreBeginning(
-    const SequenceOptions& options, uint32_t n_tokens) {
+    const SequenceOptions& options, const SequenceLayout& from,
+    uint32_t n_tokens) {
   Result<std::unique_ptr<CachedSequence>> sequence =
       CachedSequence::RestoreBeginning(SequenceId{next_id_}, shape_,
                                        *options_.kernels, Given(), options,
-                                       n_tokens);
+                                       from, n_tokens);
   if (!sequence.ok()) return sequence.status();
   return Admit(*std::move(sequence));
 }

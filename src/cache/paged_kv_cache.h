@@ -85,7 +85,7 @@ class PagedKvCache final : public KvCache {
 
   // A sequence outside of the cache (sequence_image.h), all between steps. Its
   // state, a few percent of the payload: what a sequence needs, beside the
-  // pieces, to go on as if nothing had happened.
+  // pieces, to go on as if nothing had happened. Allocates it; O(slots).
   std::vector<uint8_t> SaveState(SequenceId id);
   SequenceLayout Layout(SequenceId id) const;
   // [piece.n_bytes]
@@ -94,17 +94,19 @@ class PagedKvCache final : public KvCache {
 
   // A sequence that goes on from such a state, with the lengths, the budget and
   // the pinned ranges that it had; the other options are to be those that it
-  // had. All pieces are to be filled in before anything else, different ones by
-  // any threads, then FinishRestoring called. kInvalidArgument: the state does
-  // not fit the options.
+  // had. All pieces are to be filled in before anything else (but
+  // RemoveSequence), different ones by any threads, then FinishRestoring
+  // called. kInvalidArgument: the state does not fit the options.
   Result<SequenceId> RestoreSequence(const SequenceOptions& options,
                                      std::span<const uint8_t> state);
   // A new sequence that begins with n_tokens tokens of which nothing is known
   // but keys and values: those of the first pieces of another one, whose
-  // complete_tokens are at least as many. Pieces whose first page is
-  // PagesOf(n_tokens) or more are of no use to it. kInvalidArgument: its budget
-  // does not hold the text that it is admitted for.
+  // layout is `from` and whose complete_tokens are at least as many. Pieces
+  // whose first page is PagesOf(n_tokens) or more are of no use to it.
+  // kInvalidArgument: its budget does not hold the text that it is admitted
+  // for, or its pages are of another type.
   Result<SequenceId> RestoreBeginning(const SequenceOptions& options,
+                                      const SequenceLayout& from,
                                       uint32_t n_tokens);
   // `from`: the layout that the piece is cut from.
   void FillPiece(SequenceId id, const SequenceLayout& from,

@@ -1,6 +1,7 @@
 #include "cache/sequence_image.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "store/cold_pages.h"
@@ -35,11 +36,13 @@ void AddPieces(ImagePiece::Kind kind, const std::vector<uint32_t>& n_places,
 }  // namespace
 
 void SequenceLayout::ExchangeState(StateStream& stream) {
-  stream.Exchange(type);
-  stream.Require(static_cast<size_t>(type) < kKvTypes);
+  stream.Exchange(type, static_cast<KvType>(kKvTypes - 1));
   stream.ExchangeCount(n_exact_pages, kMostPages);
-  stream.Exchange(complete_tokens);
-  for (uint32_t& n : n_pages) stream.ExchangeCount(n, kMostPages);
+  stream.ExchangeCount(complete_tokens, kMostTokens);
+  for (uint32_t& n : n_pages) {
+    stream.ExchangeCount(n, kMostPages);
+    stream.Require(PagesOf(complete_tokens) <= n);
+  }
   for (uint32_t& n : n_groups) stream.ExchangeCount(n, kMostPages);
 }
 
@@ -47,9 +50,9 @@ void ImageHead::ExchangeState(StateStream& stream) {
   stream.ExchangeCount(n_tokens, kMostTokens);
   stream.ExchangeCount(prompt_tokens, kMostTokens);
   stream.ExchangeCount(max_new_tokens, kMostTokens);
-  stream.Exchange(budget.kind);
-  stream.Require(budget.kind <= Budget::Kind::kBytes);
+  stream.Exchange(budget.kind, Budget::Kind::kBytes);
   stream.Exchange(budget.share);
+  stream.Require(std::isfinite(budget.share));
   stream.Exchange(budget.amount);
   auto n_pinned = static_cast<uint32_t>(pinned.size());
   stream.ExchangeCount(n_pinned, kMostTokens);

@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cache/paged_kv_cache.h"
 #include "cache/testing_cases.h"
 #include "cache/testing_options.h"
+#include "policy/lane_pages.h"
 #include "testing/cache_driver.h"
 
 namespace lkv {
@@ -113,22 +115,34 @@ TEST_P(SequenceImageTest, IsTheSameAfterItHasComeBack) {
   EXPECT_TRUE(again.payload == image.payload);
 }
 
+// What is taken does no harm: no step ends the process.
 TEST_P(SequenceImageTest, ADamagedStateIsRefusedOrHarmless) {
   const Case& test = GetParam();
   PagedKvCache cache(kCaseShape, Threads(1));
   CacheDriver drive(cache, 1);
   DrivenSequence sequence = drive.Add(test.options, 1);
   drive.Prefill(sequence, test.common_tokens, 64);
-  const std::vector<uint8_t> state = cache.SaveState(sequence.id);
+  const Image image = Save(cache, sequence.id);
+  const std::vector<uint8_t>& state = image.state;
   for (size_t n = 0; n < state.size(); n += 1 + state.size() / 50) {
     EXPECT_FALSE(
         cache.RestoreSequence(test.options, std::span(state).first(n)).ok());
   }
+  uint32_t n_taken = 0;
   for (size_t i = 0; i < state.size(); i += 1 + state.size() / 200) {
     std::vector<uint8_t> damaged = state;
-    damaged[i] ^= 0xff;
+    damaged[i] ^= i % 2 == 0 ? 0xff : 0x01;
     const auto id = cache.RestoreSequence(test.options, damaged);
-    if (id.ok()) cache.RemoveSequence(*id);
+    if (!id.ok()) continue;
+    // The pieces are those of the sound layout, so of the same sizes.
+    Fill(cache, *id, image);
+    DrivenSequence taken{*id, 1, cache.Stats(*id).n_tokens};
+    if (++n_taken % 4 == 0) {
+      for (uint32_t step = 0; step < 20; ++step) {
+        if (drive.Step(taken, 1).empty()) break;
+      }
+    }
+    cache.RemoveSequence(*id);
   }
 }
 
@@ -190,7 +204,8 @@ TEST_P(BeginningTest, HoldsWhatReadingItWouldHaveGiven) {
 
     PagedKvCache restored(kCaseShape, Threads(1));
     CacheDriver drive_restored(restored, 1);
-    const auto id = restored.RestoreBeginning(test.wanted, n_tokens);
+    const auto id =
+        restored.RestoreBeginning(test.wanted, image.layout, n_tokens);
     ASSERT_TRUE(id.ok()) << id.status().message();
     Fill(restored, *id, image);
     DrivenSequence copy{*id, 1, n_tokens};
@@ -211,7 +226,14 @@ std::vector<Beginning> Beginnings() {
   full_int8.cache.kv_type = KvTypeName::kInt8;
   SequenceOptions lookahead_int8 = lookahead;
   lookahead_int8.cache.kv_type = KvTypeName::kInt8;
+  // Copies are made of the pages that came back.
+  SequenceOptions tiers = Options(PolicyName::kLookahead, 550);
+  tiers.cache.recent_tokens = 128;
+  tiers.cache.tiers = true;
+  tiers.cache.budget = {.kind = Budget::Kind::kTokens, .amount = 3000};
+  tiers.max_tokens = 2000;
   return {{"full_for_full", full, full},
+          {"full_for_tiers", full, tiers},
           {"full_for_lookahead", full, lookahead},
           {"lookahead_for_full", lookahead, full},
           {"int8", full_int8, lookahead_int8}};
@@ -232,13 +254,113 @@ TEST(SequenceImage, SaysHowMuchOfTheBeginningIsThere) {
   EXPECT_EQ(cache.Layout(sequence.id).complete_tokens, kPageTokens);
 }
 
+// The layout of a sequence of 100 tokens.
+SequenceLayout LayoutOf(const SequenceOptions& options) {
+  PagedKvCache cache(kCaseShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  DrivenSequence sequence = drive.Add(options, 1);
+  drive.Prefill(sequence, 100, 64);
+  return cache.Layout(sequence.id);
+}
+
 TEST(SequenceImage, ABudgetThatMustEvictTakesNoBeginning) {
   PagedKvCache cache(kCaseShape, Threads(1));
   const auto id =
-      cache.RestoreBeginning(Options(PolicyName::kLookahead, 300), 100);
+      cache.RestoreBeginning(Options(PolicyName::kLookahead, 300),
+                             LayoutOf(Options(PolicyName::kFull, 0)), 100);
   ASSERT_FALSE(id.ok());
   EXPECT_EQ(id.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(id.status().message().find("budget"), std::string::npos);
+}
+
+TEST(SequenceImage, PagesOfAnotherKindAreNoBeginning) {
+  SequenceOptions f16 = Options(PolicyName::kFull, 0);
+  SequenceOptions int8 = f16, more_sinks = f16;
+  int8.cache.kv_type = more_sinks.cache.kv_type = KvTypeName::kInt8;
+  more_sinks.cache.sink_tokens = 64;  // more pages of each lane are f16
+  PagedKvCache cache(kCaseShape, Threads(1));
+  for (const SequenceOptions* saved : {&f16, &int8, &more_sinks}) {
+    for (const SequenceOptions* wanted : {&f16, &int8, &more_sinks}) {
+      const auto id = cache.RestoreBeginning(*wanted, LayoutOf(*saved), 100);
+      EXPECT_EQ(id.ok(), saved == wanted);
+      if (id.ok()) cache.RemoveSequence(*id);
+    }
+  }
+}
+
+// Its state cannot leave the process.
+class Homebound final : public EvictionPolicy {
+ public:
+  explicit Homebound(const PolicyCapacity& capacity) : pages_(capacity) {}
+  std::string_view name() const override { return "homebound"; }
+  std::unique_ptr<EvictionPolicy> Clone() const override {
+    return std::make_unique<Homebound>(*this);
+  }
+  size_t bytes_per_page() const override { return 0; }
+  void AddPage(uint32_t lane, uint32_t first_pos) override {
+    pages_.AddPage(lane, first_pos);
+  }
+  void AddSlots(uint32_t lane, uint32_t n, const float*,
+                const float*) override {
+    pages_.AddSlots(lane, n);
+  }
+  void Observe(const LaneObservation&) override {}
+  void ScoreSlots(uint32_t, uint32_t, const SlotScores& out) const override {
+    for (size_t i = 0; i < out.score.size(); ++i) {
+      out.score[i] = out.attention[i] = static_cast<float>(i);
+    }
+  }
+  void MoveSlots(uint32_t, const SlotMoves&) override {}
+  void RemovePage(uint32_t lane, uint32_t index) override {
+    pages_.RemovePage(lane, index);
+  }
+
+ private:
+  LanePages pages_;
+};
+
+TEST(SequenceImage, SavingChangesNothingThoughThePolicyCannotLeave) {
+  SequenceOptions options = Options(PolicyName::kLookahead, 400);
+  options.cache.base_window_tokens = 160;
+  options.make_policy = [](const PolicyCapacity& capacity) {
+    return std::make_unique<Homebound>(capacity);
+  };
+  std::vector<std::vector<std::vector<float>>> outputs[2];
+  for (const bool saves : {false, true}) {
+    PagedKvCache cache(kCaseShape, Threads(1));
+    CacheDriver drive(cache, 1);
+    DrivenSequence sequence = drive.Add(options, 1);
+    drive.Prefill(sequence, 600, 64);
+    if (saves) {
+      const std::vector<uint8_t> state = cache.SaveState(sequence.id);
+      const auto head = ReadImageHead(kCaseShape, state);
+      ASSERT_TRUE(head.ok());
+      EXPECT_FALSE(head->has_rest);
+      EXPECT_FALSE(cache.RestoreSequence(options, state).ok());
+    }
+    outputs[saves] = GoOn(drive, sequence);
+  }
+  EXPECT_TRUE(outputs[0] == outputs[1]);
+}
+
+TEST(SequenceImage, AForkCanBeSaved) {
+  const SequenceOptions options = Options(PolicyName::kLookahead, 300);
+  PagedKvCache cache(kCaseShape, Threads(1));
+  CacheDriver drive(cache, 1);
+  DrivenSequence parent = drive.Add(options, 1);
+  drive.Prefill(parent, 500, 64);
+  const auto fork_id = cache.ForkSequence(parent.id);
+  ASSERT_TRUE(fork_id.ok());
+  DrivenSequence fork{*fork_id, 2, parent.n_tokens};
+  drive.Prefill(parent, 70, 64);
+  const Image image = Save(cache, fork.id);
+  PagedKvCache second(kCaseShape, Threads(1));
+  CacheDriver drive_second(second, 1);
+  const auto id = second.RestoreSequence(options, image.state);
+  ASSERT_TRUE(id.ok()) << id.status().message();
+  Fill(second, *id, image);
+  DrivenSequence moved{*id, 2, fork.n_tokens};
+  EXPECT_TRUE(GoOn(drive, fork) == GoOn(drive_second, moved));
 }
 
 TEST(SequenceImage, PiecesOfLargePlacesHoldOneEach) {

@@ -258,14 +258,15 @@ void SequencePages::Extend(uint32_t n_tokens, uint32_t n_new) {
   CHECK(n_used_ <= options_.capacity_pages);
 }
 
-void SequencePages::ExchangeState(StateStream& stream) {
+void SequencePages::ExchangeState(StateStream& stream, uint32_t n_tokens) {
   CHECK(!stream.is_reading() || n_used_ == 0);
   for (uint32_t lane = 0; lane < n_lanes(); ++lane) {
-    tables_[lane].ExchangeState(stream, [&](uint32_t index) -> uint8_t* {
-      if (n_free() == 0) return nullptr;
-      ++n_used_;
-      return TakeFor(lane, index);
-    });
+    tables_[lane].ExchangeState(stream, n_tokens,
+                                [&](uint32_t index) -> uint8_t* {
+                                  if (n_free() == 0) return nullptr;
+                                  ++n_used_;
+                                  return TakeFor(lane, index);
+                                });
   }
 }
 

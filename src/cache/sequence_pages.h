@@ -65,9 +65,10 @@ class SequencePages {
   static uint32_t PagesToOpen(uint32_t n_tokens, uint32_t n_new) {
     return PagesOf(n_tokens + n_new) - PagesOf(n_tokens);
   }
-  // The tables. Reading, into an object without pages, their contents are still
-  // to be written, and FinishContents to be called.
-  void ExchangeState(StateStream& stream);
+  // The tables of a sequence of n_tokens. Reading, into an object without
+  // pages, their contents are still to be written, and FinishContents to be
+  // called.
+  void ExchangeState(StateStream& stream, uint32_t n_tokens);
   // Works out what is derived from the contents of pages that somebody else has
   // written.
   void FinishContents();
@@ -107,6 +108,11 @@ class SequencePages {
   // Where new pages come from that are not exact.
   const PagePool& pool() const { return *pools_.rest; }
 
+  // The first page of every lane that may leave and whose slots may move.
+  uint32_t first_loose_page() const { return options_.n_exact_pages; }
+  bool moves_slots() const {
+    return options_.slots == PageTable::Slots::kMovable;
+  }
   // Payload of page `index` of any lane.
   size_t PageBytes(uint32_t index) const {
     return shape_.page_bytes(TypeOfSlot(index * kPageTokens));

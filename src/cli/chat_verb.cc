@@ -55,6 +55,7 @@ class ChatLoop {
         conversation_(conversation),
         session_(session),
         keeps_turns_(keeps_turns),
+        n_kept_(conversation.messages().size()),
         out_(out),
         interrupt_(interrupt),
         at_terminal_(StdinIsTerminal()) {}
@@ -88,21 +89,30 @@ class ChatLoop {
     if (at_terminal_) std::fputs("\n", stderr);
     PrintStats();
     Keep();
+    // An answer that is not kept is lost with this process.
+    if (!session_.empty() && HasNews()) return ExitCode::kFailed;
     return *code_;
   }
 
  private:
+  bool HasNews() const { return conversation_.messages().size() > n_kept_; }
   // Keeps the session, if there is anything new of it.
   void Keep() {
-    if (session_.empty() || !has_news_) return;
-    const auto saved = conversation_.Save(session_);
+    if (session_.empty() || !HasNews()) return;
+    const auto saved = conversation_.Save(
+        conversation_.session().empty() ? session_ : conversation_.session());
     if (!saved.ok()) {
       PrintError(saved.status().message());
-      code_ = ExitCode::kFailed;
       return;
     }
-    has_news_ = false;
-    std::fputs(("session " + Quoted(session_) + " kept: " +
+    n_kept_ = conversation_.messages().size();
+    if (conversation_.session() != session_) {
+      PrintError("session " + Quoted(session_) +
+                 ": somebody else has saved or removed it meanwhile; this chat "
+                 "is kept as " +
+                 Quoted(conversation_.session()));
+    }
+    std::fputs(("session " + Quoted(conversation_.session()) + " kept: " +
                 FormatCount(conversation_.messages().size(), "message") + ", " +
                 FormatCount(saved->n_tokens, "token") + ", " +
                 FormatBytes(saved->n_bytes) + " in " +
@@ -117,10 +127,11 @@ class ChatLoop {
     if (beginning.cached_tokens > 0) {
       std::fputs((FormatCount(beginning.cached_tokens, "token") + " of " +
                   Quoted(beginning.session) + " in " +
-                  FormatSeconds(beginning.seconds) + ", nothing of it read\n")
+                  FormatSeconds(beginning.seconds) + ", not read again\n")
                      .c_str(),
                  stderr);
-    } else if (conversation_.messages().size() > 1 && !beginning.miss.empty()) {
+    } else if (conversation_.messages().size() > 1 && !beginning.miss.empty() &&
+               n_kept_ > 0) {
       std::fputs(
           ("the chat is read anew: " + beginning.miss +
            (beginning.detail.empty() ? "" : ", " + beginning.detail) + "\n")
@@ -151,7 +162,7 @@ class ChatLoop {
     } else if (line == "/explain") {
       Explain();
     } else if (line == "/save" && !session_.empty()) {
-      if (!has_news_) PrintError("/save: nothing is new; say something");
+      if (!HasNews()) PrintError("/save: nothing is new; say something");
       Keep();
     } else if (line == "/save" || line.starts_with("/save ")) {
       const std::string path = line.size() > 6 ? line.substr(6) : "";
@@ -192,7 +203,6 @@ class ChatLoop {
       return;
     }
     last_ = std::move(*reply);
-    has_news_ = conversation_.sequence() != nullptr;
     if (keeps_turns_) Keep();
     if (!out_.Write("\n\n")) {
       last_.reset();  // nobody reads any more
@@ -232,7 +242,7 @@ class ChatLoop {
   Conversation& conversation_;
   const std::string session_;
   const bool keeps_turns_;
-  bool has_news_ = false;  // since the session was kept last
+  size_t n_kept_;  // messages that the session on the disk has
   Output& out_;
   Interrupt& interrupt_;
   const bool at_terminal_;
@@ -288,6 +298,7 @@ ExitCode ChatVerb::Run(Output& out, Interrupt& interrupt) const {
     auto opened = Sessions::Open(configuration->cache());
     if (!opened.ok()) return out.Fail(opened.status());
     sessions = *std::move(opened);
+    if (Status s = Sessions::CheckName(session_); !s.ok()) return out.Fail(s);
   }
   const auto engine = OpenEngine(*options, interrupt);
   if (!engine.ok()) return out.Fail(engine.status());

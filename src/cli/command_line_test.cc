@@ -106,6 +106,10 @@ TEST(CommandLineTest, ConfigMemorySaysWhatFitsACard) {
               2);
   }
   EXPECT_EQ(RunLkv({"config", "memory", "--layers", "3"}).exit_code, 2);
+  EXPECT_EQ(RunLkv({"config", "memory", "--layers", "1", "--kv-heads", "1",
+                    "--head-dim", "272"})
+                .exit_code,
+            2);
 }
 
 TEST(CommandLineTest, AnOptionGivenTwiceOrWithoutItsValueIsNamed) {

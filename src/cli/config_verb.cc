@@ -133,7 +133,7 @@ void ConfigVerb::AddTo(CLI::App& app) {
   AddNumber(*memory, "--layers", &n_layers_, 0, 1024,
             "Layers of a model that is not at hand");
   AddNumber(*memory, "--kv-heads", &n_kv_heads_, 0, 1024, "Its KV heads");
-  AddNumber(*memory, "--head-dim", &head_dim_, 0, 1024,
+  AddNumber(*memory, "--head-dim", &head_dim_, 0, kMaxHeadDim,
             "Elements of one of its heads");
   memory->add_option("--weights", weights_, "What its weights take")
       ->type_name("BYTES");

@@ -21,6 +21,13 @@ Status RefuseWords(const std::string& n_needed, uint32_t n_max) {
 
 }  // namespace
 
+void Conversation::SetLengths(size_t n_prompt, SequenceOptions* options) const {
+  options->prompt_tokens =
+      static_cast<uint32_t>(std::min<size_t>(options_.max_tokens, n_prompt));
+  options->max_new_tokens = std::min(
+      options_.max_reply_tokens, options_.max_tokens - options->prompt_tokens);
+}
+
 Result<Conversation::Admission> Conversation::PrepareAdmission(
     std::span<const ChatMessage> said,
     const std::function<bool()>& cancelled) const {
@@ -35,10 +42,7 @@ Result<Conversation::Admission> Conversation::PrepareAdmission(
   SequenceOptions& options = admission.options;
   options.cache = options_.cache;
   // More than fits is refused when the turn begins.
-  options.prompt_tokens = static_cast<uint32_t>(
-      std::min<size_t>(options_.max_tokens, chat->tokens.size()));
-  options.max_new_tokens = std::min(
-      options_.max_reply_tokens, options_.max_tokens - options.prompt_tokens);
+  SetLengths(chat->tokens.size(), &options);
   options.max_tokens = options_.max_tokens;
   if (options_.cache.pin_system) options.pinned = std::move(chat->pinned);
   admission.tokens = std::move(chat->tokens);
@@ -71,10 +75,7 @@ Result<std::vector<int32_t>> Conversation::BeginSequence(const Hooks& hooks) {
       return range.end > n_equal;
     });
     text = std::move(exact);
-    options.prompt_tokens = static_cast<uint32_t>(
-        std::min<size_t>(options_.max_tokens, text.size()));
-    options.max_new_tokens = std::min(
-        options_.max_reply_tokens, options_.max_tokens - options.prompt_tokens);
+    SetLengths(text.size(), &options);
   }
   if (options_.sessions != nullptr) {
     auto beginning = options_.sessions->Begin(engine_, options, text, session_);
@@ -93,7 +94,7 @@ Result<std::vector<int32_t>> Conversation::BeginSequence(const Hooks& hooks) {
 
 Result<bool> Conversation::Restore(const std::string& name) {
   CHECK(options_.sessions != nullptr && messages_.empty());
-  auto note = options_.sessions->ReadNote(name);
+  auto note = options_.sessions->ReadNote(engine_, name);
   if (note.status().code() == StatusCode::kNotFound) return false;
   if (!note.ok()) return note.status();
   const std::string session = "session " + Quoted(name);
@@ -107,30 +108,71 @@ Result<bool> Conversation::Restore(const std::string& name) {
                            ": began with another system prompt; leave out "
                            "--system, or choose another name");
   }
-  session_ = name;
-  options_.system = transcript->system;
-  messages_ = std::move(transcript->messages);
-  tokens_ = std::move(note->tokens);
-  tokens_.insert(tokens_.end(), transcript->uncached.begin(),
-                 transcript->uncached.end());
-  if (tokens_.size() >= options_.max_tokens) {
-    return InvalidArgument(session + ": has " + std::to_string(tokens_.size()) +
+  std::vector<int32_t> tokens = std::move(note->tokens);
+  tokens.insert(tokens.end(), transcript->uncached.begin(),
+                transcript->uncached.end());
+  if (tokens.size() >= options_.max_tokens) {
+    return InvalidArgument(session + ": has " + std::to_string(tokens.size()) +
                            " tokens, and the context " +
                            std::to_string(options_.max_tokens) +
                            "; raise --ctx, or choose another name");
   }
+  session_ = name;
+  generation_ = note->generation;
+  options_.system = transcript->system;
+  messages_ = std::move(transcript->messages);
+  // Tokens of another model mean something else: its words are read anew.
+  if (note->is_of_model) tokens_ = std::move(tokens);
   return true;
 }
 
+// Reads what was said so far: a turn that was stopped took the sequence away.
+Status Conversation::ReadAgain() {
+  auto admission = PrepareAdmission(messages_, {});
+  if (!admission.ok()) return admission.status();
+  admission->options.prompt_tokens = static_cast<uint32_t>(tokens_.size());
+  admission->options.max_new_tokens = 0;
+  auto beginning =
+      options_.sessions->Begin(engine_, admission->options, tokens_, session_);
+  if (!beginning.ok()) return beginning.status();
+  sequence_ = std::move(beginning->sequence);
+  Status status = sequence_->Prefill(
+      std::span(tokens_).subspan(beginning->cached_tokens), {}, {});
+  if (!status.ok()) sequence_.reset();
+  return status;
+}
+
+uint64_t Conversation::GenerationOf(const std::string& name) const {
+  const auto note = options_.sessions->ReadNote(engine_, name);
+  return note.ok() ? note->generation : 0;
+}
+
+// What others have saved meanwhile is theirs.
+std::string Conversation::NameToSaveUnder(const std::string& name) const {
+  if (GenerationOf(name) == generation_) return name;
+  for (uint32_t i = 2;; ++i) {
+    const std::string other = name + " (" + std::to_string(i) + ")";
+    if (GenerationOf(other) == 0) return other;
+  }
+}
+
 Result<Sessions::Saved> Conversation::Save(const std::string& name) {
-  CHECK(options_.sessions != nullptr && sequence_ != nullptr);
+  CHECK(options_.sessions != nullptr && !tokens_.empty());
+  if (sequence_ == nullptr) {
+    if (Status s = ReadAgain(); !s.ok()) return s;
+  }
   Transcript transcript;
   transcript.system = options_.system;
   transcript.messages = messages_;
   transcript.uncached.assign(tokens_.begin() + sequence_->n_tokens(),
                              tokens_.end());
-  return options_.sessions->Save(engine_, *sequence_, name,
-                                 WriteTranscript(transcript));
+  const std::string free_name = NameToSaveUnder(name);
+  auto saved = options_.sessions->Save(engine_, *sequence_, free_name,
+                                       WriteTranscript(transcript));
+  if (!saved.ok()) return saved;
+  session_ = free_name;
+  generation_ = GenerationOf(free_name);
+  return saved;
 }
 
 Result<Generation> Conversation::Say(const std::string& text,

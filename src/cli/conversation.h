@@ -63,7 +63,12 @@ class Conversation {
   // returns whether. Before anything is said. kInvalidArgument: it is none that
   // can be gone on with under these options, or no chat. Requires sessions.
   Result<bool> Restore(const std::string& name);
-  // Keeps the chat under a name. Requires that something has been said.
+  // The session that it goes on with; empty: none.
+  const std::string& session() const { return session_; }
+  // Keeps the chat under a name, or, where somebody else has saved or removed
+  // that session meanwhile, under one like it. Requires sessions, and that
+  // something has been answered. Reads it again if a turn was stopped while it
+  // was read.
   Result<Sessions::Saved> Save(const std::string& name);
   // What of it came from a session when it began, or began again.
   const Sessions::Beginning& beginning() const { return beginning_; }
@@ -80,6 +85,9 @@ class Conversation {
     SequenceOptions options;
     std::vector<int32_t> tokens;
   };
+  // Lengths of a sequence whose next prompt has so many tokens.
+  void SetLengths(size_t n_prompt, SequenceOptions* options) const;
+  Status ReadAgain();
   Result<Admission> PrepareAdmission(
       std::span<const ChatMessage> said,
       const std::function<bool()>& cancelled) const;
@@ -89,7 +97,11 @@ class Conversation {
 
   Engine& engine_;
   ConversationOptions options_;
-  std::string session_;  // that it goes on with; empty: none
+  uint64_t GenerationOf(const std::string& name) const;  // 0: there is none
+  std::string NameToSaveUnder(const std::string& name) const;
+
+  std::string session_;      // that it goes on with; empty: none
+  uint64_t generation_ = 0;  // of it, when it was loaded or saved
   std::unique_ptr<Sequence> sequence_;
   std::vector<ChatMessage> messages_;
   std::vector<int32_t> tokens_;    // of all turns but the one under way

@@ -51,7 +51,8 @@ Json SessionAsJson(const SessionUse* use) {
     saved = {{"id", use->saved->id},
              {"tokens", use->saved->n_tokens},
              {"bytes", use->saved->n_bytes},
-             {"seconds", use->saved->seconds}};
+             {"seconds", use->saved->seconds},
+             {"made_room", use->saved->n_made_room}};
   }
   return {{"name", Printable(use->name)},
           {"restored_from", beginning.cached_tokens > 0
@@ -111,6 +112,10 @@ std::string SessionText(const SessionUse& use) {
            FormatCount(use.saved->n_tokens, "token") + ", " +
            FormatBytes(use.saved->n_bytes) + " in " +
            FormatSeconds(use.saved->seconds) + "\n";
+    if (use.saved->n_made_room > 0) {
+      out += "           " + FormatCount(use.saved->n_made_room, "session") +
+             " used longest ago left for it\n";
+    }
   }
   return out;
 }

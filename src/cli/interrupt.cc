@@ -56,6 +56,7 @@ Interrupt::Interrupt() {
   at_terminal = isatty(STDERR_FILENO) == 1;
   Install(SIGINT, OnSignal);
   Install(SIGTERM, OnSignal);
+  Install(SIGHUP, OnSignal);
   Install(SIGPIPE, SIG_IGN);
   Install(SIGXFSZ, SIG_IGN);
 }
@@ -63,6 +64,7 @@ Interrupt::Interrupt() {
 Interrupt::~Interrupt() {
   Install(SIGINT, SIG_DFL);
   Install(SIGTERM, SIG_DFL);
+  Install(SIGHUP, SIG_DFL);
   Install(SIGPIPE, SIG_DFL);
   Install(SIGXFSZ, SIG_DFL);
   DropLastWords();

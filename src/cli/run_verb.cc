@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/printable_text.h"
 #include "cli/budget_notice.h"
 #include "cli/cache_map.h"
 #include "cli/generation_report.h"
@@ -13,6 +14,7 @@
 #include "cli/open_engine.h"
 #include "engine/admission.h"
 #include "engine/engine.h"
+#include "engine/transcript.h"
 #include "eval/hit_rate.h"
 
 namespace lkv::cli {
@@ -57,7 +59,7 @@ void RunVerb::AddTo(CLI::App& app) {
       "  lkv run --budget 25% -f long.txt -n 128\n"
       "  echo 'Why is the sky blue?' | lkv run --chat --json\n"
       "  lkv run --session book -f book.txt -n 0   # reads it once\n"
-      "  cat book.txt question.txt | lkv run --session book");
+      "  cat book.txt question.txt | lkv run --session answer");
 }
 
 Result<RunVerb::Inputs> RunVerb::ReadInputs() const {
@@ -81,6 +83,7 @@ ExitCode RunVerb::Run(Output& out, Interrupt& interrupt) const {
     auto opened = Sessions::Open(inputs->cache);
     if (!opened.ok()) return out.Fail(opened.status());
     sessions = *std::move(opened);
+    if (Status s = Sessions::CheckName(session_); !s.ok()) return out.Fail(s);
   }
   // So that a prompt that is too long, or needs too much memory, is refused
   // before the weights are loaded.
@@ -123,6 +126,12 @@ Result<std::unique_ptr<Sequence>> RunVerb::Start(Engine& engine,
                                                  SessionUse* use) const {
   if (sessions == nullptr) return engine.Start(request.admission);
   use->name = session_;
+  // A chat holds words that a run does not.
+  const auto note = sessions->ReadNote(engine, session_);
+  if (note.ok() && ReadTranscript(note->note)) {
+    return InvalidArgument("session " + Quoted(session_) +
+                           ": is a chat; choose another name");
+  }
   auto beginning =
       sessions->Begin(engine, request.admission, request.prompt, session_);
   if (!beginning.ok()) return beginning.status();

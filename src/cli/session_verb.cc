@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <optional>
+#include <string_view>
 
 #include "base/byte_text.h"
 #include "base/printable_text.h"
@@ -28,6 +29,16 @@ std::string TimeText(int64_t unix_s) {
   return text;
 }
 
+// Text of several lines, harmless to a terminal.
+std::string PrintableLines(std::string_view text) {
+  std::string out;
+  for (size_t end; (end = text.find('\n')) != text.npos;
+       text.remove_prefix(end + 1)) {
+    out += Printable(text.substr(0, end)) + "\n";
+  }
+  return out + Printable(text);
+}
+
 std::string NameText(const SessionRecord& record) {
   return record.name.empty() ? "(sealed)" : Printable(record.name);
 }
@@ -47,11 +58,13 @@ Json RecordAsJson(const SessionRecord& record) {
 
 // The session of a name or an id.
 Result<SessionRecord> Find(Sessions& sessions, const std::string& name) {
-  auto records = sessions.store().List();
+  auto records = sessions.List();
   if (!records.ok()) return records.status();
-  const std::string id = SessionId(sessions.owner().tag, name);
-  for (SessionRecord& record : *records) {
-    if (record.id == id || record.id == name) return std::move(record);
+  // A name may look like the id of another one.
+  for (const std::string& id : {SessionId(sessions.owner().tag, name), name}) {
+    for (SessionRecord& record : *records) {
+      if (record.id == id) return std::move(record);
+    }
   }
   return NotFound("session " + Quoted(name) + ": is not in " +
                   Quoted(sessions.folder().path()) +
@@ -133,7 +146,7 @@ ExitCode SessionVerb::Run(Output& out) const {
 }
 
 ExitCode SessionVerb::List(Sessions& sessions, Output& out) const {
-  auto records = sessions.store().List();
+  auto records = sessions.List();
   if (!records.ok()) return out.Fail(records.status());
   std::reverse(records->begin(), records->end());
   const auto used_bytes = sessions.store().UsedBytes();
@@ -163,6 +176,9 @@ ExitCode SessionVerb::List(Sessions& sessions, Output& out) const {
     }
     out.Write(table.Print(TextTable::kNoWrap) + "\n");
   }
+  for (const std::string& fault : sessions.store().opened().damaged) {
+    PrintError(Printable(fault));
+  }
   out.Write(FormatCount(records->size(), "session") + " in " +
             Printable(sessions.folder().path()) + ", " +
             FormatBytes(*used_bytes) + " on the disk\n");
@@ -176,8 +192,10 @@ ExitCode SessionVerb::Show(Sessions& sessions, Output& out) const {
       record->id, {.master_key = sessions.master_key()});
   if (!session.ok()) return out.Fail(session.status());
   std::optional<Transcript> transcript;
-  if (const auto note = sessions.ReadNote(record->name); note.ok()) {
-    transcript = ReadTranscript(note->note);
+  if (!(*session)->is_locked()) {
+    const auto note = Sessions::NoteOf(**session);
+    if (!note.ok()) return out.Fail(note.status());
+    transcript = ReadTranscript(*note);
   }
   if (json_) {
     Json document = RecordAsJson(*record);
@@ -221,7 +239,8 @@ ExitCode SessionVerb::Show(Sessions& sessions, Output& out) const {
   out.Write(text);
   if (transcript) {
     for (const ChatMessage& message : transcript->messages) {
-      out.Write("\n" + message.role + ": " + message.content + "\n");
+      out.Write("\n" + Printable(message.role) + ": " +
+                PrintableLines(message.content) + "\n");
     }
   }
   return ExitCode::kDone;
@@ -230,14 +249,18 @@ ExitCode SessionVerb::Show(Sessions& sessions, Output& out) const {
 Result<std::vector<SessionRecord>> SessionVerb::Named(
     Sessions& sessions) const {
   if (all_ != names_.empty()) {
-    return InvalidArgument("session: name some, or give --all, one of both");
+    return InvalidArgument(
+        "session: needs either names or --all; lkv session list shows all");
   }
-  if (all_) return sessions.store().List();
+  if (all_) return sessions.List();
   std::vector<SessionRecord> records;
   for (const std::string& name : names_) {
     auto record = Find(sessions, name);
     if (!record.ok()) return record.status();
-    records.push_back(*std::move(record));
+    const bool is_new = std::none_of(
+        records.begin(), records.end(),
+        [&](const SessionRecord& other) { return other.id == record->id; });
+    if (is_new) records.push_back(*std::move(record));
   }
   return records;
 }
@@ -265,6 +288,16 @@ ExitCode SessionVerb::Verify(Sessions& sessions, Output& out) const {
     text += "\n";
   }
   progress.Erase();
+  // These have no names any more.
+  for (const std::string& fault :
+       all_ ? sessions.store().opened().damaged : std::vector<std::string>()) {
+    all_sound = false;
+    list.push_back({{"id", Json()},
+                    {"name", Json()},
+                    {"sound", false},
+                    {"fault", Printable(fault)}});
+    text += Printable(fault) + "\n";
+  }
   out.Write(json_ ? DumpJson({{"sessions", list}}) : text);
   return all_sound ? ExitCode::kDone : ExitCode::kFailed;
 }
@@ -302,7 +335,11 @@ ExitCode SessionVerb::Delete(Sessions& sessions, Output& out) const {
   std::string text;
   for (const SessionRecord& record : *records) {
     Status status = sessions.store().Remove(record.id);
-    if (!status.ok()) return out.Fail(status);
+    if (!status.ok()) {
+      // What is gone is gone.
+      if (!json_) out.Write(text);
+      return out.Fail(status);
+    }
     ids.push_back(record.id);
     text += Quoted(NameText(record)) + " is deleted\n";
   }

@@ -225,6 +225,7 @@ void Engine::SetObserver(AttentionObserver* observer) {
 }
 
 void Sequence::State::Begin(const SequenceOptions& options) {
+  network = options.predictor;
   text_tokens = options.prompt_tokens + options.max_new_tokens;
   max_tokens = std::max(text_tokens, options.max_tokens);
   logits.resize(engine->executor->architecture().vocab_size);
@@ -460,6 +461,8 @@ Result<Generation> Engine::RunTurn(
       Sampler::Create(*state_->tokenizer, turn.sampler);
   if (!sampler.ok()) return sampler.status();
   if (Status s = AdmitTurn(sequence, turn); !s.ok()) return s;
+  // Whether they were read, restored or drawn in an earlier turn.
+  for (int32_t token : sequence.tokens()) (*sampler)->Accept(token);
   for (int32_t token : turn.prompt) (*sampler)->Accept(token);
 
   TurnText reply(*state_->tokenizer, on_text);

@@ -39,6 +39,8 @@ struct Sequence::State {
   SequenceId id{};
   CacheOptions asked;           // before anything of it was settled
   std::vector<int32_t> tokens;  // by position
+  // What its cache's policy forecasts by, if by a network.
+  std::shared_ptr<const HistoryNetwork> network;
   uint32_t max_tokens = 0;
   uint32_t text_tokens = 0;       // announced so far
   bool broken = false;            // the cache holds half a step: no more tokens
@@ -63,9 +65,13 @@ struct Engine::State {
   uint32_t ctx_tokens = 0;          // longest sequence
   std::vector<int32_t> end_tokens;  // all that end a text
   std::string model_fingerprint;
+  std::string model_path;
   // What keys and values depend on: a sequence of another engine is of use
-  // here if its own are the same.
-  Fingerprint kv_fingerprint;
+  // here if its own are the same. Reads all weights once more, the first time
+  // (0.1 s a gigabyte from the page cache). kCorrupt: the file has changed.
+  Result<Fingerprint> KvFingerprint();
+  Fingerprint kv_fingerprint;  // but for the checksum of the weights
+  std::optional<uint32_t> weights_crc;
   std::vector<std::string> weight_notes;
   std::vector<Sequence::State*> sequences;  // that live
 

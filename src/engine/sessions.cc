@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/printable_text.h"
 #include "base/stopwatch.h"
 #include "cache/sequence_image.h"
 #include "engine/admission.h"
@@ -37,7 +38,7 @@ constexpr size_t kBytesOfOneBlock = size_t{16} << 20;  // of state and note
 bool IsOfNoConcern(const OptionKey& key) {
   return std::holds_alternative<std::monostate>(key.field) ||
          key.name.starts_with("sessions.") || key.name == "kv_type" ||
-         key.name == "read" || key.name == "enabled";
+         key.name == "read";
 }
 
 std::string NetworkHash(const HistoryNetwork& network) {
@@ -254,26 +255,29 @@ Result<std::unique_ptr<Sessions>> Sessions::Open(const CacheOptions& options) {
 Result<Sessions::Saved> Sessions::Save(Engine& engine, const Sequence& sequence,
                                        const std::string& name,
                                        std::string_view note) {
+  return CatchRefusedMemory(
+      "session", [&] { return SaveWhole(engine, sequence, name, note); });
+}
+
+Result<Sessions::Saved> Sessions::SaveWhole(Engine& engine,
+                                            const Sequence& sequence,
+                                            const std::string& name,
+                                            std::string_view note) {
   const Stopwatch watch;
   const Sequence::State& state = *sequence.state_;
   Engine::State& of_engine = *engine.state_;
   CHECK(state.engine == &of_engine);
   if (Status s = state.CheckWhole(); !s.ok()) return s;
-  if (state.tokens.empty()) {
-    return InvalidArgument("session: the sequence has read nothing to be kept");
+  if (state.tokens.empty() || state.cut.has_value()) {
+    return InvalidArgument(
+        "session: the sequence has not read its prompt; keep it afterwards");
   }
   const KvShape& shape = of_engine.cache->shape();
   const SequenceLayout layout = of_engine.cache->Layout(state.id);
   const std::vector<ImagePiece> pieces = PiecesOf(shape, layout);
 
   StateHead head;
-  // The same that Complete found for the sequence.
-  std::shared_ptr<const HistoryNetwork> network;
-  if (state.asked.policy == PolicyName::kLookahead) {
-    auto found = of_engine.predictors->Find(state.asked.predictor);
-    if (found.ok()) network = *std::move(found);
-  }
-  head.options = StateFingerprint(state.asked, network.get());
+  head.options = StateFingerprint(state.asked, state.network.get());
   const double rate = state.times.PrefillRate();
   head.read_us = rate > 0 ? 1e6 / rate : 0;
   std::vector<uint8_t> state_bytes = head.Encode();
@@ -281,10 +285,12 @@ Result<Sessions::Saved> Sessions::Save(Engine& engine, const Sequence& sequence,
   const std::span<const uint8_t> note_bytes(
       reinterpret_cast<const uint8_t*>(note.data()), note.size());
 
+  Result<Fingerprint> print = of_engine.KvFingerprint();
+  if (!print.ok()) return print.status();
   const SessionSpec spec = {
       .name = name,
       .owner = owner_,
-      .fingerprint = PayloadFingerprint(of_engine.kv_fingerprint, state.asked),
+      .fingerprint = PayloadFingerprint(*print, state.asked),
       .tokens = state.tokens,
       .complete_tokens = layout.complete_tokens};
   PayloadBound bound;
@@ -296,6 +302,8 @@ Result<Sessions::Saved> Sessions::Save(Engine& engine, const Sequence& sequence,
     bound.n_bytes += piece.n_bytes;
     most_bytes = std::max(most_bytes, piece.n_bytes);
   }
+  if (Status s = CheckPinned(spec); !s.ok()) return s;
+  const uint64_t n_made_room = store_->counters().made_room;
   Result<SessionSave> save = store_->BeginSave(spec, bound);
   if (!save.ok()) return save.status();
   if (Status s = AppendAll(*save, kState, state_bytes); !s.ok()) return s;
@@ -311,7 +319,45 @@ Result<Sessions::Saved> Sessions::Save(Engine& engine, const Sequence& sequence,
   return Saved{.id = *std::move(id),
                .n_tokens = static_cast<uint32_t>(state.tokens.size()),
                .n_bytes = bound.n_bytes,
-               .seconds = watch.Seconds()};
+               .seconds = watch.Seconds(),
+               .n_made_room = store_->counters().made_room - n_made_room};
+}
+
+Status Sessions::CheckPinned(const SessionSpec& spec) {
+  const std::string id = SessionId(owner_.tag, spec.name);
+  const auto records = List();
+  if (!records.ok()) return {};  // BeginSave says why
+  for (const SessionRecord& record : *records) {
+    if (record.id != id || !record.is_pinned) continue;
+    const auto session =
+        store_->OpenSession(id, {.owner = &owner_, .master_key = master_key()});
+    if (!session.ok()) continue;
+    const std::vector<int32_t>& tokens = (*session)->text().tokens;
+    if (CommonTokens(tokens, spec.tokens) == tokens.size()) continue;
+    return InvalidArgument("session " + Quoted(spec.name) +
+                           ": is pinned, and this is another text; unpin it or "
+                           "choose another name");
+  }
+  return {};
+}
+
+Result<std::vector<SessionRecord>> Sessions::List() {
+  auto records = store_->List();
+  if (!records.ok()) return records.status();
+  for (SessionRecord& record : *records) {
+    if (!record.name.empty() || !key_) continue;
+    const auto session = store_->OpenSession(
+        record.id, {.owner = &owner_, .master_key = master_key()});
+    if (session.ok()) record.name = (*session)->text().name;
+  }
+  return records;
+}
+
+Status Sessions::CheckName(const std::string& name) {
+  if (!name.empty() && name.size() <= kMaxSessionNameBytes) return {};
+  return InvalidArgument("session: a name has 1 to " +
+                         std::to_string(kMaxSessionNameBytes) + " bytes, not " +
+                         std::to_string(name.size()) + "; choose another");
 }
 
 struct Sessions::Source {
@@ -379,7 +425,7 @@ Result<Sessions::Source> Sessions::ReadSource(Engine& engine,
 
   source.pieces = PiecesOf(shape, source.head.layout);
   const auto& blocks = session.blocks();
-  if (blocks.size() < source.pieces.size()) {
+  if (source.pieces.empty() || blocks.size() < source.pieces.size()) {
     return CannotRead("blocks are missing");
   }
   source.first_block =
@@ -424,8 +470,8 @@ Result<std::unique_ptr<Sequence>> Sessions::Admit(
   state->Begin(admission->options);
   state->cut = std::move(admission->cut);
   return Engine::Admit(std::move(state), [&] {
-    return of_engine.cache->RestoreBeginning(admission->options,
-                                             source.n_tokens);
+    return of_engine.cache->RestoreBeginning(
+        admission->options, source.head.layout, source.n_tokens);
   });
 }
 
@@ -450,7 +496,9 @@ Status Sessions::Fill(Engine& engine, const Sequence& sequence,
     if (has_failed.load(std::memory_order_relaxed)) return;
     const auto block = source.first_block + static_cast<uint32_t>(i);
     const auto out = buffers[member].span().first(session.BufferBytes(block));
-    if (Status s = session.LoadBlock(block, out); !s.ok()) {
+    Status s = CatchRefusedMemory(
+        "session", [&] { return session.LoadBlock(block, out); });
+    if (!s.ok()) {
       const std::lock_guard lock(mutex);
       failure = s;
       has_failed.store(true, std::memory_order_relaxed);
@@ -465,7 +513,8 @@ Status Sessions::Fill(Engine& engine, const Sequence& sequence,
   fill(0, 0);
   const double us_per_byte =
       watch.Seconds() * 1e6 / static_cast<double>(source.pieces[0].n_bytes);
-  const double load_us = us_per_byte * static_cast<double>(source.piece_bytes);
+  const double load_us = us_per_byte * static_cast<double>(source.piece_bytes) /
+                         of_engine.team->n_threads();
   if (source.read_us > 0 && load_us > source.read_us * source.n_tokens) {
     return Cancelled("session: loading it would take " +
                      std::to_string(static_cast<int64_t>(load_us / 1000)) +
@@ -496,21 +545,28 @@ Result<std::unique_ptr<Sequence>> Sessions::Restore(
 
 PrefixMatch Sessions::FindSession(const PrefixQuery& query,
                                   const std::string& likely) {
-  PrefixMatch match;
-  match.id = SessionId(owner_.tag, likely);
-  auto session =
-      store_->OpenSession(match.id, {.fingerprint = &query.fingerprint,
-                                     .owner = &owner_,
-                                     .master_key = master_key()});
-  if (session.ok()) {
-    const std::vector<int32_t>& tokens = (*session)->text().tokens;
-    if (CommonTokens(tokens, query.tokens) == tokens.size()) {
-      match.n_tokens = (*session)->n_tokens();
-      match.session = *std::move(session);
-      return match;
-    }
+  PrefixMatch longest = store_->FindPrefix(query);
+  const std::string id = SessionId(owner_.tag, likely);
+  auto session = store_->OpenSession(id, {.fingerprint = &query.fingerprint,
+                                          .owner = &owner_,
+                                          .master_key = master_key()});
+  if (session.status().code() == StatusCode::kCorrupt &&
+      longest.session == nullptr) {
+    longest.miss = PrefixMiss::kDamaged;
+    longest.detail = session.status().message();
   }
-  return store_->FindPrefix(query);
+  if (!session.ok() || (*session)->n_tokens() <= longest.n_tokens ||
+      std::find(query.except.begin(), query.except.end(), id) !=
+          query.except.end()) {
+    return longest;
+  }
+  const std::vector<int32_t>& tokens = (*session)->text().tokens;
+  if (CommonTokens(tokens, query.tokens) < tokens.size()) return longest;
+  PrefixMatch match;
+  match.id = id;
+  match.n_tokens = (*session)->n_tokens();
+  match.session = *std::move(session);
+  return match;
 }
 
 Result<Sessions::Beginning> Sessions::Begin(Engine& engine,
@@ -526,13 +582,25 @@ Result<Sessions::Beginning> Sessions::Begin(Engine& engine,
   }
   if (Status s = engine.state_->CheckUsable(); !s.ok()) return s;
   Beginning beginning;
-  const Fingerprint print =
-      PayloadFingerprint(engine.state_->kv_fingerprint, options.cache);
-  PrefixMatch match = FindSession({.owner = owner_,
-                                   .fingerprint = print,
-                                   .tokens = text.first(text.size() - 1)},
-                                  likely);
-  if (match.session != nullptr) {
+  Result<Fingerprint> print = engine.state_->KvFingerprint();
+  if (!print.ok()) return print.status();
+  *print = PayloadFingerprint(*print, options.cache);
+  std::vector<std::string> except;
+  // One that is of no use may hide others that are.
+  constexpr size_t kMostTries = 4;
+  while (except.size() < kMostTries) {
+    PrefixMatch match = FindSession({.owner = owner_,
+                                     .fingerprint = *print,
+                                     .tokens = text.first(text.size() - 1),
+                                     .except = except},
+                                    likely);
+    if (match.session == nullptr) {
+      if (except.empty()) {
+        beginning.miss = Text(match.miss);
+        beginning.detail = match.detail;
+      }
+      break;
+    }
     Result<std::unique_ptr<Sequence>> restored = CatchRefusedMemory(
         "session", [&]() -> Result<std::unique_ptr<Sequence>> {
           return Restore(engine, options, match, text, &beginning.read_bytes);
@@ -542,15 +610,17 @@ Result<Sessions::Beginning> Sessions::Begin(Engine& engine,
       beginning.cached_tokens = beginning.sequence->n_tokens();
       beginning.session = match.session->text().name;
       beginning.seconds = watch.Seconds();
+      beginning.miss.clear();
+      beginning.detail.clear();
       // It is only less likely to stay.
       static_cast<void>(store_->CountHit(match.id));
       return beginning;
     }
-    beginning.miss = MissOf(restored.status());
-    beginning.detail = restored.status().message();
-  } else {
-    beginning.miss = Text(match.miss);
-    beginning.detail = match.detail;
+    if (except.empty()) {
+      beginning.miss = MissOf(restored.status());
+      beginning.detail = restored.status().message();
+    }
+    except.push_back(match.id);
   }
   Result<std::unique_ptr<Sequence>> sequence = engine.Start(options);
   if (!sequence.ok()) return sequence.status();
@@ -558,15 +628,32 @@ Result<Sessions::Beginning> Sessions::Begin(Engine& engine,
   return beginning;
 }
 
-Result<Sessions::Note> Sessions::ReadNote(const std::string& name) {
-  Result<std::unique_ptr<SessionReader>> session =
-      store_->OpenSession(SessionId(owner_.tag, name),
-                          {.owner = &owner_, .master_key = master_key()});
-  if (!session.ok()) return session.status();
-  Result<std::vector<uint8_t>> bytes = LoadAll(**session, kNote);
+Result<Sessions::Note> Sessions::ReadNote(const Engine& engine,
+                                          const std::string& name) {
+  return CatchRefusedMemory("session", [&]() -> Result<Note> {
+    Result<std::unique_ptr<SessionReader>> session =
+        store_->OpenSession(SessionId(owner_.tag, name),
+                            {.owner = &owner_, .master_key = master_key()});
+    if (!session.ok()) return session.status();
+    Result<std::string> note = NoteOf(**session);
+    if (!note.ok()) return note.status();
+    Result<Fingerprint> print = engine.state_->KvFingerprint();
+    if (!print.ok()) return print.status();
+    const auto& own = print->axes();
+    const auto& its = (*session)->fingerprint().axes();
+    const auto weights = its.find("weights");
+    return Note{.tokens = (*session)->text().tokens,
+                .note = *std::move(note),
+                .is_of_model = weights != its.end() &&
+                               weights->second == own.at("weights"),
+                .generation = (*session)->header().generation};
+  });
+}
+
+Result<std::string> Sessions::NoteOf(const SessionReader& session) {
+  Result<std::vector<uint8_t>> bytes = LoadAll(session, kNote);
   if (!bytes.ok()) return bytes.status();
-  return Note{.tokens = (*session)->text().tokens,
-              .note = std::string(bytes->begin(), bytes->end())};
+  return std::string(bytes->begin(), bytes->end());
 }
 
 }  // namespace lkv

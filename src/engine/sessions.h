@@ -14,7 +14,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -42,7 +41,11 @@ class Sessions {
     uint32_t n_tokens = 0;
     uint64_t n_bytes = 0;  // of payload and state
     double seconds = 0;
+    // Sessions used longest ago that left for it.
+    uint64_t n_made_room = 0;
   };
+  // kInvalidArgument: no session may have that name.
+  static Status CheckName(const std::string& name);
   // Keeps the sequence under a name, in place of what had that name. `note` is
   // for the caller (a transcript). Between steps. As SessionStore::BeginSave;
   // kInvalidArgument: it has read nothing yet, or stopped within a step.
@@ -62,9 +65,9 @@ class Sessions {
     std::string detail;
   };
   // Admits a sequence as Engine::Start does and puts into it as much of `text`,
-  // short of the last token, as any session has: the one of the name `likely`,
-  // if all of it is in the text, else the one with most of it (texts that share
-  // fewer than 64 tokens are not searched for). Fails as Start only.
+  // short of the last token, as any session has. Texts that share fewer than 64
+  // tokens are not searched for, but all of the session `likely` is found
+  // however short it is. Fails as Start only.
   Result<Beginning> Begin(Engine& engine, const SequenceOptions& options,
                           std::span<const int32_t> text,
                           const std::string& likely);
@@ -73,11 +76,19 @@ class Sessions {
   struct Note {
     std::vector<int32_t> tokens;
     std::string note;
+    // Whether the engine has the same weights: else its tokens mean something
+    // else, if anything.
+    bool is_of_model = false;
+    uint64_t generation = 0;  // how often it was saved
   };
   // kNotFound: no such session. kInvalidArgument: sealed with another key.
-  // kCorrupt: damaged.
-  Result<Note> ReadNote(const std::string& name);
+  // kCorrupt: damaged. kOutOfMemory.
+  Result<Note> ReadNote(const Engine& engine, const std::string& name);
+  // The note alone, of an open session. kCorrupt, kIo.
+  static Result<std::string> NoteOf(const SessionReader& session);
 
+  // As SessionStore::List, with the names of what our key opens.
+  Result<std::vector<SessionRecord>> List();
   SessionStore& store() { return *store_; }
   const SessionOwner& owner() const { return owner_; }
   const SecretKey* master_key() const { return key_ ? &*key_ : nullptr; }
@@ -86,6 +97,10 @@ class Sessions {
  private:
   Sessions(std::unique_ptr<Folder> folder, std::optional<SecretKey> key);
 
+  Result<Saved> SaveWhole(Engine& engine, const Sequence& sequence,
+                          const std::string& name, std::string_view note);
+  // kInvalidArgument: a pinned session has the name, and is not continued.
+  Status CheckPinned(const SessionSpec& spec);
   PrefixMatch FindSession(const PrefixQuery& query, const std::string& likely);
   struct Source;  // what is taken from a session
   // Reads its state, and settles what of it is of use.

@@ -146,8 +146,9 @@ TEST_P(EverySessionTest, GoesOnAfterARestartAsIfThereHadBeenNone) {
   }
   const auto engine = Open("model.gguf", 1);
   const auto sessions = OpenSessions(cache);
-  const auto note = sessions->ReadNote("talk");
+  const auto note = sessions->ReadNote(*engine, "talk");
   ASSERT_TRUE(note.ok()) << note.status().message();
+  EXPECT_TRUE(note->is_of_model);
   EXPECT_EQ(note->note, "note");
   std::vector<int32_t> text = note->tokens;
   ASSERT_EQ(text.size(), 639u);
@@ -269,6 +270,30 @@ TEST_F(SessionsTest, ShortOnesAreFoundByTheirName) {
   EXPECT_EQ(beginning->cached_tokens, 0u);
 }
 
+TEST_F(SessionsTest, OfTheLikelyOneAndALongerOneTheLongerIsTaken) {
+  CacheOptions cache = Cache();
+  cache.policy = PolicyName::kFull;
+  SaveOne(cache, "short", 100);
+  SaveOne(cache, "long", 600);
+  const auto engine = Open();
+  const auto beginning = OpenSessions(cache)->Begin(
+      *engine, Lengths(cache, 700, 10), Tokens(700), "short");
+  ASSERT_TRUE(beginning.ok());
+  EXPECT_EQ(beginning->session, "long");
+  EXPECT_EQ(beginning->cached_tokens, 600u);
+}
+
+// Its exact pages hold other tokens.
+TEST_F(SessionsTest, PagesForOtherSinksAreNotTaken) {
+  CacheOptions cache = Cache();
+  cache.policy = PolicyName::kFull;
+  cache.kv_type = KvTypeName::kInt8;
+  SaveOne(cache, "document", 600);
+  cache.sink_tokens = 64;
+  const auto engine = Open();
+  EXPECT_EQ(BeginLike(cache, *engine).miss, "other_options");
+}
+
 TEST_F(SessionsTest, SaysWhyNothingIsTaken) {
   const auto engine = Open();
   const auto miss = [&](const CacheOptions& cache, uint32_t n_tokens = 700) {
@@ -304,6 +329,9 @@ TEST_F(SessionsTest, AnotherModelIsRefusedAndNamed) {
     const Sessions::Beginning beginning = BeginLike(cache, *engine);
     EXPECT_EQ(beginning.cached_tokens, 0u);
     EXPECT_EQ(beginning.miss, "other_fingerprint");
+    const auto note = OpenSessions(cache)->ReadNote(*engine, "document");
+    EXPECT_TRUE(note.ok() && note->is_of_model ==
+                                 (activations == ActivationPrecision::kHigh));
     return beginning.detail.substr(0, beginning.detail.find(" is "));
   };
   const RandomModelOptions same = RandomModelOf("llama");
@@ -376,7 +404,7 @@ TEST_F(SessionsTest, AKeySealsThem) {
   EXPECT_EQ(BeginLike(cache, *engine).cached_tokens, 600u);
   write_key('b');
   EXPECT_EQ(BeginLike(cache, *engine).miss, "no_session");
-  EXPECT_FALSE(OpenSessions(cache)->ReadNote("secret").ok());
+  EXPECT_FALSE(OpenSessions(cache)->ReadNote(*engine, "secret").ok());
   cache.sessions_key_file = "none";
   EXPECT_EQ(BeginLike(cache, *engine).miss, "no_session");
   cache.sessions_key_file = folder_.File("missing");

@@ -113,9 +113,9 @@ std::string RopeText(const RopeOptions& rope) {
 }
 
 // The KV type is the sequence's business.
-Fingerprint KvFingerprint(const GgufFile& file,
-                          const Architecture& architecture,
-                          ActivationPrecision activations) {
+Fingerprint BasicFingerprint(const GgufFile& file,
+                             const Architecture& architecture,
+                             ActivationPrecision activations) {
   const KvShape shape = architecture.kv_shape();
   Fingerprint print;
   print.Set("activations",
@@ -126,7 +126,6 @@ Fingerprint KvFingerprint(const GgufFile& file,
   print.Set("layers", std::to_string(shape.n_layers));
   print.Set("quantisation", QuantisationOf(file));
   print.Set("rope", RopeText(architecture.rope));
-  print.Set("weights", file.Fingerprint());
   return print;
 }
 
@@ -179,8 +178,9 @@ Result<std::unique_ptr<Engine::State>> Load(const EngineOptions& options) {
   auto state = std::make_unique<Engine::State>();
   state->ctx_tokens = *ctx_tokens;
   state->model_fingerprint = (*file)->Fingerprint();
+  state->model_path = options.model_path;
   state->kv_fingerprint =
-      KvFingerprint(**file, *architecture, options.activations);
+      BasicFingerprint(**file, *architecture, options.activations);
   state->predictors = std::make_unique<Predictors>(
       state->model_fingerprint, architecture->kv_shape().n_lanes());
   state->team = *std::move(team);
@@ -244,6 +244,22 @@ Result<std::unique_ptr<Engine::State>> Load(const EngineOptions& options) {
 }
 
 }  // namespace
+
+Result<Fingerprint> Engine::State::KvFingerprint() {
+  if (!weights_crc) {
+    Result<std::unique_ptr<GgufFile>> file = GgufFile::Open(model_path);
+    if (!file.ok()) return file.status();
+    if ((*file)->Fingerprint() != model_fingerprint) {
+      return Corrupt(model_path +
+                     ": has changed since it was loaded; open it again");
+    }
+    weights_crc = (*file)->ValuesCrc();
+    if (Status s = (*file)->CheckWhole(); !s.ok()) return s;
+  }
+  Fingerprint print = kv_fingerprint;
+  print.Set("weights", model_fingerprint + " " + std::to_string(*weights_crc));
+  return print;
+}
 
 Result<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options) {
   Result<std::unique_ptr<State>> state =

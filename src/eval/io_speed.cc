@@ -78,6 +78,14 @@ class Reading {
     }
   }
 
+  // What is under way writes into the buffers.
+  ~Reading() {
+    IoCompletion completions[32];
+    while (io_.n_pending() > 0) {
+      if (io_.Poll(completions) == 0) io_.Wait(kWaitUs);
+    }
+  }
+
   Status Run() {
     uint32_t n_done = 0;
     while (n_done < n_reads_) {

@@ -271,7 +271,7 @@ Status Session::Save(const std::string& name) {
 Status Session::State::Restore(const std::string& name) {
   auto sessions = Sessions::Open(options.cache);
   if (!sessions.ok()) return sessions.status();
-  auto note = (*sessions)->ReadNote(name);
+  auto note = (*sessions)->ReadNote(*engine, name);
   if (!note.ok()) return note.status();
   auto transcript = ReadTranscript(note->note);
   uint64_t n_fed = 0;
@@ -281,6 +281,10 @@ Status Session::State::Restore(const std::string& name) {
     }
   }
   const std::vector<int32_t>& tokens = note->tokens;
+  if (!note->is_of_model) {
+    return InvalidArgument("session " + Quoted(name) +
+                           ": was kept with another model; open that one");
+  }
   if (!transcript || n_fed != tokens.size()) {
     return InvalidArgument("session " + Quoted(name) +
                            ": was not kept by Session::Save; name another");

@@ -4,18 +4,24 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/stopwatch.h"
 #include "eval/percentile.h"
+#include "session/store_files.h"
 
 namespace lkv {
 namespace {
 
 constexpr const char* kName = "lkv bench sessions";
 
-// So that the next reader has to go to the disk. The file is on it already.
+// So that the next reader has to go to the disk: what is there already, that
+// is, with a durability other than none.
 Status DropFromPageCache(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   const int error =
@@ -29,6 +35,23 @@ SessionSpeedRow::Seconds Summary(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return {Percentile<double>(values, 50), values.front(), values.back()};
 }
+
+// A folder that nobody else's sessions have to leave for.
+class BenchFolder {
+ public:
+  explicit BenchFolder(std::string path) : path_(std::move(path)) {}
+  ~BenchFolder() {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+  }
+  BenchFolder(const BenchFolder&) = delete;
+  BenchFolder& operator=(const BenchFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
 
 class Rounds {
  public:
@@ -109,7 +132,14 @@ Result<std::vector<SessionSpeedRow>> MeasureSessionSpeed(
     Engine& engine, const SessionSpeedOptions& options,
     const std::function<void(const SessionSpeedRow&)>& on_row,
     const std::function<bool()>& cancelled) {
-  auto sessions = Sessions::Open(options.cache);
+  // Says, too, whether the folder can be used at all.
+  auto users = Sessions::Open(options.cache);
+  if (!users.ok()) return users.status();
+  const BenchFolder folder((*users)->folder().path() + ".bench" +
+                           std::to_string(getpid()));
+  CacheOptions cache = options.cache;
+  cache.sessions_path = folder.path();
+  auto sessions = Sessions::Open(cache);
   if (!sessions.ok()) return sessions.status();
   std::vector<SessionSpeedRow> rows;
   for (const uint32_t length : options.lengths) {
@@ -117,7 +147,7 @@ Result<std::vector<SessionSpeedRow>> MeasureSessionSpeed(
     for (size_t i = 0; i < text.size(); ++i) {
       text[i] = options.text[i % options.text.size()];
     }
-    Rounds rounds(engine, **sessions, options.cache, text, cancelled);
+    Rounds rounds(engine, **sessions, cache, text, cancelled);
     for (uint32_t round = 0; round < options.n_rounds; ++round) {
       if (Status s = rounds.RunOne(); !s.ok()) return s;
     }

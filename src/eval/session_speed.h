@@ -38,9 +38,9 @@ struct SessionSpeedRow {
   bool is_same = false;
 };
 
-// Keeps sessions in the folder that options.cache names, and removes them.
-// Needs an engine opened with allow_beyond_trained for lengths beyond.
-// kCancelled; as Sessions.
+// Keeps sessions in a folder of its own beside the one that options.cache
+// names, and removes it. Needs an engine opened with allow_beyond_trained for
+// lengths beyond. kCancelled; as Sessions.
 Result<std::vector<SessionSpeedRow>> MeasureSessionSpeed(
     Engine& engine, const SessionSpeedOptions& options,
     const std::function<void(const SessionSpeedRow&)>& on_row,

@@ -13,6 +13,7 @@
 #include "gguf/gguf_scan.h"
 #include "gguf/mapped_file.h"
 #include "gguf/quant_types.h"
+#include "io/crc32c.h"
 #include "io/sha256.h"
 
 namespace lkv {
@@ -346,6 +347,15 @@ std::string GgufFile::Fingerprint() const {
     hash.Add(values.last(n));
   }
   return hash.Hex();
+}
+
+uint32_t GgufFile::ValuesCrc() const {
+  uint32_t crc = 0;
+  for (const GgufTensor& tensor : state_->tensors) {
+    crc = Crc32c({tensor.data, tensor.n_bytes}, crc);
+    DropPages(tensor);
+  }
+  return crc;
 }
 
 void GgufFile::DropPages(const GgufTensor& tensor) const {

@@ -301,8 +301,8 @@ Status CheckFolder(const std::string& path, const struct stat& info) {
   }
   if ((info.st_mode & kOthers) != 0) {
     return InvalidArgument(path +
-                           ": others may enter it; run chmod 700 on it "
-                           "or give another folder");
+                           ": others may enter it; name a folder of your own "
+                           "(mode 0700)");
   }
   return {};
 }

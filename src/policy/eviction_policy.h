@@ -77,8 +77,8 @@ class EvictionPolicy {
   // Another policy in the same state, which goes its own way from here.
   virtual std::unique_ptr<EvictionPolicy> Clone() const = 0;
   // All that it knows, for one of the same options and number of lanes that has
-  // been told nothing yet; lanes may have other capacities. By default it
-  // cannot leave its process: the stream fails.
+  // been told of the same pages and slots and nothing else; lanes may have
+  // other capacities. By default it cannot leave its process: the stream fails.
   virtual void ExchangeState(StateStream& stream) { stream.Fail(); }
   // Bytes of state per page of a lane; charged to the budget.
   virtual size_t bytes_per_page() const = 0;
@@ -107,8 +107,8 @@ class EvictionPolicy {
   virtual void ObserveExpectation(uint32_t /*lane*/,
                                   std::span<const float> /*attention*/) {}
   // Whether a trained network may have a part in the scores, if there is one.
-  // Scores mean something else from here on if that changes.
-  virtual void AllowNetwork(bool /*allowed*/) {}
+  // Returns whether scores mean something else from here on.
+  virtual bool AllowNetwork(bool /*allowed*/) { return false; }
   // How the trained network does that has a part in the scores; nullptr: there
   // is none.
   virtual const ForecastCheck::Verdict* forecast() const { return nullptr; }

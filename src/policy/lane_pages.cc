@@ -40,9 +40,18 @@ uint32_t LanePages::slots_in_page(uint32_t lane, uint32_t index) const {
 
 void LanePages::ExchangeState(StateStream& stream) {
   for (uint32_t lane = 0; lane < n_lanes(); ++lane) {
-    stream.ExchangeCount(n_pages_[lane], pages_per_lane_);
-    stream.ExchangeCount(n_slots_[lane], n_pages_[lane] * kPageTokens);
-    first_pos_.ExchangeState(stream, lane, n_pages_[lane]);
+    uint32_t n_pages = n_pages_[lane];
+    uint32_t n_slots = n_slots_[lane];
+    stream.Exchange(n_pages);
+    stream.Exchange(n_slots);
+    stream.Require(n_pages == n_pages_[lane] && n_slots == n_slots_[lane]);
+    // Of a page that was told as scattered, the position it was opened for.
+    for (uint32_t i = 0; i < n_pages_[lane]; ++i) {
+      uint32_t first_pos = first_pos_.of(lane)[i];
+      stream.Exchange(first_pos);
+      stream.Require(first_pos <= first_pos_.of(lane)[i]);
+      if (stream.ok()) first_pos_.of(lane)[i] = first_pos;
+    }
   }
 }
 

@@ -101,7 +101,8 @@ class LanePages {
   // Returns how many pages the lane had before, as LaneArray::RemovePage wants.
   uint32_t RemovePage(uint32_t lane, uint32_t index);
 
-  // Comes before that of the arrays kept for its pages.
+  // Comes before that of the arrays kept for its pages. Reading, it has the
+  // same pages and slots already.
   void ExchangeState(StateStream& stream);
 
   // CHECKs that the observation covers slots which exist and are not younger

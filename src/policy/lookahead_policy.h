@@ -63,7 +63,11 @@ class LookaheadPolicy : public EvictionPolicy {
     check_.Decide();
     return uses_network() != used_network;
   }
-  void AllowNetwork(bool allowed) override { allows_network_ = allowed; }
+  bool AllowNetwork(bool allowed) override {
+    const bool used_network = uses_network();
+    allows_network_ = allowed;
+    return uses_network() != used_network;
+  }
   const ForecastCheck::Verdict* forecast() const override {
     return has_network() ? &check_.verdict() : nullptr;
   }

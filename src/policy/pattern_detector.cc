@@ -33,7 +33,6 @@ double Median(std::span<float> values) {
 PatternDetector::PatternDetector(const Options& options,
                                  const PolicyCapacity& capacity)
     : options_(options),
-      pages_per_lane_(capacity.pages_per_lane),
       n_pages_(capacity.n_lanes),
       averages_(capacity, 1),
       divergence_(capacity.n_lanes, kUnobserved),
@@ -55,7 +54,9 @@ void PatternDetector::RemovePage(uint32_t lane, uint32_t index) {
 
 void PatternDetector::ExchangeState(StateStream& stream) {
   for (uint32_t lane = 0; lane < n_pages_.size(); ++lane) {
-    stream.ExchangeCount(n_pages_[lane], pages_per_lane_);
+    uint32_t n_pages = n_pages_[lane];
+    stream.Exchange(n_pages);
+    stream.Require(n_pages == n_pages_[lane]);
     averages_.ExchangeState(stream, lane, n_pages_[lane]);
   }
   stream.Exchange(divergence_);

@@ -61,6 +61,7 @@ class PatternDetector {
   // Returns the new change(). O(lanes).
   double Update();
 
+  // Reading, it has the same pages already.
   void ExchangeState(StateStream& stream);
 
   // Smoothed change, nats; 0 before the first lane was evaluated.
@@ -80,7 +81,6 @@ class PatternDetector {
 
   Options options_;
   uint32_t first_lane_;
-  uint32_t pages_per_lane_;
   std::vector<uint32_t> n_pages_;      // [n_lanes]
   LaneArray<PageAverages> averages_;   // [n_lanes, pages_per_lane]
   std::vector<float> divergence_;      // [n_lanes], negative = none

@@ -2,7 +2,7 @@
 
 namespace lkv {
 
-bool RecallGuard::MoveTo(uint32_t level, uint32_t n_tokens) {
+void RecallGuard::MoveTo(uint32_t level, uint32_t n_tokens) {
   level_ = level;
   if (n_changes_ >= kChangesKept) {
     std::move(changes_.begin() + 1, changes_.end(), changes_.begin());
@@ -11,10 +11,10 @@ bool RecallGuard::MoveTo(uint32_t level, uint32_t n_tokens) {
   ++n_changes_;
   n_since_change_ = 0;
   n_calm_ = 0;
-  return true;
 }
 
 bool RecallGuard::Add(double gap, uint32_t n_tokens) {
+  if (!std::isfinite(gap)) return false;
   // The mean of the first samples, so that one does not speak for all.
   ++n_samples_;
   const double weight = std::max(1 - kSmoothing, 1.0 / n_samples_);
@@ -23,10 +23,12 @@ bool RecallGuard::Add(double gap, uint32_t n_tokens) {
   n_calm_ = gap_ < options_.max_gap / 2 ? n_calm_ + 1 : 0;
   if (gap_ > options_.max_gap && n_since_change_ >= kRestUp &&
       level_ < kMostLevel) {
-    return MoveTo(level_ + 1, n_tokens);
+    MoveTo(level_ + 1, n_tokens);
+    return true;
   }
-  if (n_calm_ >= kRestDown && level_ > 0) return MoveTo(level_ - 1, n_tokens);
-  return false;
+  if (n_calm_ < kRestDown || level_ == 0) return false;
+  MoveTo(level_ - 1, n_tokens);
+  return true;
 }
 
 }  // namespace lkv

@@ -8,7 +8,7 @@
 // another one; while it stays below half of the limit for long, it goes down.
 //
 //   0           as the options say
-//   1, 2, 3     half as much again is read, and twice that, and so on
+//   1, 2, 3     1.5, 2.25, 3.4 times the share is read
 //   4           and forecasts are those of the moving average alone
 //   5           everything is read
 //
@@ -28,7 +28,7 @@ namespace lkv {
 class RecallGuard {
  public:
   struct Options {
-    uint32_t sample_steps = 64;  // between two samples; 0: there is no guard
+    uint32_t sample_steps = 64;  // between two samples, at least 1
     double max_gap = 0.15;
   };
   static constexpr uint32_t kMostLevel = 5;
@@ -43,12 +43,11 @@ class RecallGuard {
 
   // The layer that the step behind n_tokens samples; n_layers for none.
   uint32_t LayerToSample(uint32_t n_tokens, uint32_t n_layers) const {
-    if (options_.sample_steps == 0 || n_tokens % options_.sample_steps != 0) {
-      return n_layers;
-    }
+    if (n_tokens % options_.sample_steps != 0) return n_layers;
     return n_tokens / options_.sample_steps % n_layers;
   }
-  // A sample behind n_tokens. Returns whether the level has changed.
+  // A sample behind n_tokens; one that is no number is none. Returns whether
+  // the level has changed.
   bool Add(double gap, uint32_t n_tokens);
 
   uint32_t level() const { return level_; }
@@ -78,7 +77,8 @@ class RecallGuard {
   void ExchangeState(StateStream& stream) {
     stream.ExchangeCount(level_, kMostLevel);
     stream.Exchange(gap_);
-    stream.Exchange(n_samples_);
+    stream.Require(std::isfinite(gap_));
+    stream.ExchangeCount(n_samples_, 1u << 24);
     stream.Exchange(n_changes_);
     stream.Exchange(n_since_change_);
     stream.Exchange(n_calm_);
@@ -90,7 +90,7 @@ class RecallGuard {
   }
 
  private:
-  bool MoveTo(uint32_t level, uint32_t n_tokens);
+  void MoveTo(uint32_t level, uint32_t n_tokens);
 
   Options options_;
   uint32_t level_ = 0;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <vector>
 
 #include "policy/testing_state.h"
@@ -83,13 +84,21 @@ TEST(RecallGuardTest, OneBadSampleMovesNothing) {
   }
 }
 
+TEST(RecallGuardTest, WhatIsNoNumberIsNoSample) {
+  RecallGuard guard({});
+  guard.Add(0.1, 1);
+  EXPECT_FALSE(guard.Add(std::numeric_limits<double>::quiet_NaN(), 2));
+  EXPECT_FALSE(guard.Add(std::numeric_limits<double>::infinity(), 3));
+  EXPECT_EQ(guard.gap(), 0.1);
+  EXPECT_EQ(guard.n_samples(), 1u);
+}
+
 TEST(RecallGuardTest, SamplesTheLayersInTurns) {
   const RecallGuard guard({.sample_steps = 10});
   EXPECT_EQ(guard.LayerToSample(100, 3), 1u);
   EXPECT_EQ(guard.LayerToSample(110, 3), 2u);
   EXPECT_EQ(guard.LayerToSample(120, 3), 0u);
   EXPECT_EQ(guard.LayerToSample(121, 3), 3u);
-  EXPECT_EQ(RecallGuard({.sample_steps = 0}).LayerToSample(0, 3), 3u);
 }
 
 TEST(RecallGuardTest, GoesOnElsewhere) {

@@ -70,7 +70,7 @@ class WindowController {
   // a multiple of the page size unless a limit is not.
   uint32_t window_tokens() const { return window_tokens_; }
   void ExchangeState(StateStream& stream) {
-    stream.Exchange(window_tokens_);
+    stream.ExchangeCount(window_tokens_, options_.budget_tokens);
     stream.Exchange(n_tokens_);
     stream.Exchange(last_move_tokens_);
     stream.Exchange(last_move_change_);

@@ -39,7 +39,7 @@ Result<size_t> CountVictims(const RoomRequest& request,
       FormatBytes(request.used_bytes - freed_bytes) +
       " are pinned, open or not ours) and " + FormatBytes(request.free_bytes) +
       " free on the disk (" + FormatBytes(request.min_free_bytes) +
-      " stay free); raise sessions.bytes or remove sessions");
+      " stay free); free some of it, remove sessions or raise sessions.bytes");
 }
 
 }  // namespace lkv

@@ -70,8 +70,9 @@ Result<std::unique_ptr<SessionStore>> SessionStore::Open(
   const auto lock = folder.Lock();
   if (!lock.ok()) return lock.status();
   store->OpenCatalogueLocked(**lock);
-  const auto report = store->CollectLocked(Depth::kHeaders, **lock);
+  auto report = store->CollectLocked(Depth::kOpening, **lock);
   if (!report.ok()) return report.status();
+  store->opened_ = *std::move(report);
   return store;
 }
 
@@ -174,7 +175,8 @@ Result<SessionSave> SessionStore::BeginSave(const SessionSpec& spec,
   SessionSave save;
   save.chain_ = TokenChain(spec.owner.chain_seed, spec.tokens);
   save.record_ = {.id = SessionId(spec.owner.tag, spec.name),
-                  .name = spec.name,
+                  // What is sealed is not to be read here.
+                  .name = options_.master_key ? std::string() : spec.name,
                   .owner_tag = spec.owner.tag,
                   .fingerprint_hash = spec.fingerprint.Hash(),
                   .n_tokens = static_cast<uint32_t>(spec.tokens.size()),
@@ -287,6 +289,10 @@ void SessionStore::CompareLocked(const PrefixQuery& query,
   match->miss = PrefixMiss::kEvictedPrefix;
   size_t n_opened = 0;
   for (auto it = candidates.begin(); it != others; ++it) {
+    if (std::find(query.except.begin(), query.except.end(), it->record.id) !=
+        query.except.end()) {
+      continue;
+    }
     const uint32_t n_usable = UsableTokensMax(*it);
     if (n_usable < kLinkTokens || n_usable <= match->n_tokens) break;
     if (++n_opened > kMaxOpened) break;

@@ -66,6 +66,7 @@ struct PrefixQuery {
   const SessionOwner& owner;
   const Fingerprint& fingerprint;
   std::span<const int32_t> tokens;
+  std::span<const std::string> except = {};  // ids that proved to be of no use
 };
 
 // What Collect did and what it left. Texts name files.
@@ -110,6 +111,7 @@ std::string SessionId(const Digest& owner_tag, std::string_view name);
 class SessionStore {
  public:
   // Also collects what is left of dead writers and of what was kept too long.
+  // What is damaged stays until Collect, or until its room is needed.
   // The folder and the clock outlive the store.
   static Result<std::unique_ptr<SessionStore>> Open(
       Folder& folder, const Clock& clock, const StoreOptions& options);
@@ -141,16 +143,20 @@ class SessionStore {
   Status Pin(const std::string& id, Protection protection);
   // Reads it whole.
   Status Verify(const std::string& id);
-  // Opens every file, removes what can never be used, and sets the catalogue
-  // right.
+  // Reads every file whole, removes what can never be used and is not pinned,
+  // and sets the catalogue right.
   Result<CollectReport> Collect();
 
   // What all files of the folder take on the disk.
   Result<uint64_t> UsedBytes();
   const StoreCounters& counters() const { return counters_; }
+  // What was found when the store was opened.
+  const CollectReport& opened() const { return opened_; }
 
  private:
-  enum class Depth { kHeaders, kWhole };
+  // Looks at what the catalogue does not know; removes it, too, if it is
+  // damaged; reads all files whole.
+  enum class Depth { kOpening, kHeaders, kWhole };
 
   SessionStore(Folder& folder, const Clock& clock, const StoreOptions& options)
       : folder_(folder), clock_(clock), options_(options) {}
@@ -218,6 +224,7 @@ class SessionStore {
   const StoreOptions options_;
   std::optional<SessionCatalogue> catalogue_;
   StoreCounters counters_;
+  CollectReport opened_;
 };
 
 }  // namespace lkv

@@ -100,19 +100,20 @@ Status SessionStore::PutFileLocked(const FolderEntry& entry,
                                    const SessionReader& reader,
                                    const FolderLock&) {
   // Used now: when it was used is not known, and keep_days begins anew.
-  return catalogue_->Put({.id = id,
-                          .file_id = reader.header().file_id,
-                          .name = reader.text().name,
-                          .owner_tag = reader.owner_tag(),
-                          .fingerprint_hash = reader.fingerprint().Hash(),
-                          .n_tokens = reader.n_tokens(),
-                          .complete_tokens = reader.complete_tokens(),
-                          .generation = reader.header().generation,
-                          .n_bytes = entry.n_bytes,
-                          .created_unix_s = reader.header().created_unix_s,
-                          .last_use_unix_s = clock_.UnixSeconds(),
-                          .is_pinned = entry.is_protected},
-                         reader.text().chain);
+  return catalogue_->Put(
+      {.id = id,
+       .file_id = reader.header().file_id,
+       .name = reader.header().is_sealed() ? std::string() : reader.text().name,
+       .owner_tag = reader.owner_tag(),
+       .fingerprint_hash = reader.fingerprint().Hash(),
+       .n_tokens = reader.n_tokens(),
+       .complete_tokens = reader.complete_tokens(),
+       .generation = reader.header().generation,
+       .n_bytes = entry.n_bytes,
+       .created_unix_s = reader.header().created_unix_s,
+       .last_use_unix_s = clock_.UnixSeconds(),
+       .is_pinned = entry.is_protected},
+      reader.text().chain);
 }
 
 Result<CollectReport> SessionStore::Collect() {
@@ -163,12 +164,7 @@ bool SessionStore::IsKnownLocked(const FolderEntry& entry,
   const auto record = InCatalogue([&](auto& c) { return c.Find(id); }, held);
   if (!header.ok() || !record.ok() || !*record) return false;
   const SessionRecord& known = **record;
-  // Without its key, no name was known.
-  const bool has_new_key = known.name.empty() && header->is_sealed() &&
-                           options_.master_key &&
-                           header->key_id == KeyIdOf(*options_.master_key);
-  return !has_new_key && known.file_id == header->file_id &&
-         known.n_bytes == entry.n_bytes &&
+  return known.file_id == header->file_id && known.n_bytes == entry.n_bytes &&
          known.is_pinned == entry.is_protected;
 }
 
@@ -177,9 +173,12 @@ void SessionStore::CollectSessionLocked(const FolderEntry& entry,
                                         CollectReport* report,
                                         const FolderLock& held) {
   const bool is_known = IsKnownLocked(entry, id, held);
-  if (is_known && depth == Depth::kHeaders) return;
+  if (is_known && depth != Depth::kWhole) return;
   const auto reader = OpenAnyhow(id);
-  if (reader.ok()) {
+  const Status status = reader.ok() && depth == Depth::kWhole
+                            ? (*reader)->Verify()
+                            : reader.status();
+  if (status.ok()) {
     if (is_known) return;
     static_cast<void>(InCatalogue(
         [&](auto&) { return PutFileLocked(entry, id, **reader, held); }, held));
@@ -188,12 +187,20 @@ void SessionStore::CollectSessionLocked(const FolderEntry& entry,
   // Neither of what is damaged nor of what is for another program or key may
   // the catalogue promise anything.
   static_cast<void>(InCatalogue([&](auto& c) { return c.Remove(id); }, held));
-  const std::string reason(reader.status().message());
-  if (reader.status().code() != StatusCode::kCorrupt) {
+  const std::string reason(status.message());
+  if (status.code() != StatusCode::kCorrupt) {
     report->left.push_back(reason);
     return;
   }
   ++counters_.damaged;
+  if (depth == Depth::kOpening) {
+    report->damaged.push_back(reason);
+    return;
+  }
+  if (entry.is_protected) {
+    report->left.push_back(reason + " (it is pinned)");
+    return;
+  }
   if (Status s = folder_.Remove(entry.name); !s.ok()) {
     report->left.emplace_back(s.message());
     return;

@@ -67,9 +67,14 @@ void PageTable::MoveSlots(std::span<const uint32_t> pages,
 }
 
 void PageTable::ExchangeState(
-    StateStream& stream, const std::function<uint8_t*(uint32_t)>& take_page) {
+    StateStream& stream, uint32_t end_pos,
+    const std::function<uint8_t*(uint32_t)>& take_page) {
   CHECK(!stream.is_reading() || pages_.empty());
   stream.ExchangeCount(n_tokens_, uint64_t{capacity_} * kPageTokens);
+  // Only the last page may be part-filled, by the newest tokens.
+  const uint32_t n_open = n_tokens_ % kPageTokens;
+  stream.Require(n_tokens_ <= end_pos && n_open == end_pos % kPageTokens);
+  uint32_t least_pos = 0;  // of the next page that is not scattered
   for (uint32_t i = 0; i < PagesOf(n_tokens_) && stream.ok(); ++i) {
     if (stream.is_reading()) {
       pages_.push_back(take_page(i));
@@ -80,11 +85,23 @@ void PageTable::ExchangeState(
       }
     }
     stream.Exchange(first_pos_[i]);
-    stream.Require(first_pos_[i] % kPageTokens == 0 ||
-                   first_pos_[i] == kScattered);
-    if (slots_ == Slots::kMovable) {
-      stream.Exchange(
-          std::span(slot_pos_).subspan(i * kPageTokens, kPageTokens));
+    if (first_pos_[i] != kScattered) {
+      stream.Require(first_pos_[i] % kPageTokens == 0 &&
+                     first_pos_[i] >= least_pos && first_pos_[i] < end_pos);
+      least_pos = first_pos_[i] + kPageTokens;
+    }
+    const bool is_open = (i + 1) * kPageTokens > n_tokens_;
+    stream.Require(!is_open || first_pos_[i] == end_pos - n_open);
+    if (slots_ == Slots::kConsecutive) {
+      stream.Require(first_pos_[i] != kScattered);
+      continue;
+    }
+    const auto positions =
+        std::span(slot_pos_).subspan(i * kPageTokens, kPageTokens);
+    stream.Exchange(positions);
+    const uint32_t n_filled = is_open ? n_open : kPageTokens;
+    for (uint32_t slot = 0; slot < n_filled; ++slot) {
+      stream.Require(positions[slot] < end_pos);
     }
   }
 }

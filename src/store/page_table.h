@@ -45,9 +45,10 @@ class PageTable {
   // Marks the next `n` slots as written. Requires that they fit the pages
   // opened; several pages may have been opened before they are filled.
   void AddTokens(uint32_t n);
-  // Its tokens and their positions. Reading, into an empty table,
-  // take_page(index) gives the payload of each page, or nullptr for none.
-  void ExchangeState(StateStream& stream,
+  // Its tokens and their positions, all below end_pos, where the next one will
+  // be. Reading, into an empty table, take_page(index) gives the payload of
+  // each page, or nullptr for none.
+  void ExchangeState(StateStream& stream, uint32_t end_pos,
                      const std::function<uint8_t*(uint32_t)>& take_page);
   // Takes a full page out and returns it.
   uint8_t* Remove(uint32_t index);
