@@ -66,6 +66,15 @@ Result<SessionRecord> Find(Sessions& sessions, const std::string& name) {
       if (record.id == id) return std::move(record);
     }
   }
+  // What is damaged has no record, but can be verified and deleted.
+  for (const std::string& id : {SessionId(sessions.owner().tag, name), name}) {
+    for (const std::string& fault : sessions.store().opened().damaged) {
+      SessionRecord record;
+      record.id = id;
+      record.name = name;
+      if (fault.find("session " + id + ":") != fault.npos) return record;
+    }
+  }
   return NotFound("session " + Quoted(name) + ": is not in " +
                   Quoted(sessions.folder().path()) +
                   "; `lkv session list` shows what is");

@@ -104,6 +104,31 @@ TEST_F(SessionVerbTest, VerifyFindsEveryDamage) {
             std::string::npos);
 }
 
+TEST_F(SessionVerbTest, WhatIsDamagedStaysUntilGcAndCanBeDeletedByName) {
+  for (const bool pinned : {false, true}) {
+    Keep("one", 1);
+    EXPECT_TRUE(!pinned || Run({"pin", "one"}).exit_code == 0);
+    chmod(FileOf("one").c_str(), 0600);
+    fs::resize_file(FileOf("one"), fs::file_size(FileOf("one")) - 1);
+    if (pinned) chmod(FileOf("one").c_str(), 0400);
+    const ChildResult list = Run({"list"});
+    EXPECT_NE(list.err.find("session "), std::string::npos) << list.err;
+    EXPECT_TRUE(fs::exists(FileOf("one")));
+    EXPECT_EQ(Run({"verify", "--all"}).exit_code, 1);
+    EXPECT_EQ(Run({"gc"}).exit_code, 0);
+    EXPECT_EQ(fs::exists(FileOf("one")), pinned);
+  }
+  EXPECT_EQ(Run({"delete", "one"}).exit_code, 0);
+  EXPECT_FALSE(fs::exists(FileOf("one")));
+}
+
+TEST_F(SessionVerbTest, ANameThatIsAnIdOfAnotherMeansTheNamedOne) {
+  Keep("one", 1);
+  const std::string id = RunJson({"show", "one"})["id"];
+  Keep(id, 2);
+  EXPECT_EQ(RunJson({"show", id})["name"], id);
+}
+
 TEST_F(SessionVerbTest, ExportDeleteImport) {
   Keep("one", 1);
   const std::string file = folder_.File("one.session");
